@@ -1,0 +1,17 @@
+//! Mechanisms without a domain noun: the clock, named tasks, backoff, the one backend error, the
+//! drop-guard lease and the metric registry. An operator recognises none of these types; everything
+//! in the project may use them and they use nothing of ours.
+
+mod backend;
+mod backoff;
+mod clock;
+mod lease;
+mod signals;
+mod tasks;
+
+pub use backend::{BackendError, BackendErrorKind};
+pub use backoff::Backoff;
+pub use clock::{Clock, UnixMillis};
+pub use lease::Lease;
+pub use signals::{Counter, CounterFamily, Gauge, Signals};
+pub use tasks::{Stop, Tasks};

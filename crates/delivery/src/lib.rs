@@ -1,0 +1,1 @@
+//! Which events go to whom, until each is acknowledged or dead-lettered.

@@ -1,0 +1,1 @@
+//! The nouns, the wire frame and the CloudEvents codec; no I/O.

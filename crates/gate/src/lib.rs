@@ -1,0 +1,1 @@
+//! SecurityGate: who may do what.

@@ -1,0 +1,1 @@
+//! Every way in, and the one intake behind them.

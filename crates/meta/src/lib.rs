@@ -1,0 +1,1 @@
+//! MetaStore: compare-and-set records with watches; the local driver.

@@ -1,0 +1,1 @@
+//! How a subscriber is reached once something is for it.

@@ -1,0 +1,1 @@
+//! How every local database is opened, synced, checked and measured.

@@ -1,0 +1,1 @@
+//! The log plugins: memory and embedded.

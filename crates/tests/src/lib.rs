@@ -1,0 +1,1 @@
+//! Child-process tests, fault plans, and the tests that read the docs.
