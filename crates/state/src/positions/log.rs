@@ -1,0 +1,231 @@
+//! The commit thread of the position database, and its suspension.
+//!
+//! Commits are carried out in the order they were handed in, many in one write. A failed write fails it
+//! and everything behind it, and raises the **ledger epoch**: commits made from an older view are refused.
+//! While suspended the thread writes a probe twice a second; the first that succeeds opens the log again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use mesh_base::{BackendError, Counter, Gauge, Signals, Tasks};
+use mesh_rocks::{Durability, LocalDb};
+use parking_lot::Mutex;
+use rocksdb::WriteBatch;
+use tokio::sync::oneshot;
+
+use super::{PositionBatch, keys::PROBE};
+
+/// How often a suspended log tries whether it can write.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
+/// At most this many commits share a write.
+const GATHER: usize = 1_024;
+
+/// Which view of the database a commit was made from. Raised by every suspension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LedgerEpoch(pub u64);
+
+/// Why a commit did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// The log cannot write now, or could not since the view was read. Nothing of the batch is effective;
+    /// read the database again once [`PositionLog::is_open`].
+    #[error("the ledger is suspended")]
+    Suspended,
+    /// The same, because the disk is full.
+    #[error("the ledger is suspended: no space is left on the disk")]
+    Full,
+    /// The log was closed.
+    #[error("the ledger is closed")]
+    Closed,
+}
+
+/// The answer to a commit.
+pub type Commit = oneshot::Receiver<Result<(), CommitError>>;
+
+struct Job {
+    epoch: LedgerEpoch,
+    batch: PositionBatch,
+    durability: Durability,
+    done: oneshot::Sender<Result<(), CommitError>>,
+}
+
+struct Shared {
+    epoch: AtomicU64,
+    open: AtomicBool,
+    full: AtomicBool,
+    write_failures: Counter,
+    suspended: Gauge,
+}
+
+/// The way changes reach the position database; cheap to clone.
+#[derive(Clone)]
+pub struct PositionLog {
+    jobs: Arc<Mutex<Option<Sender<Job>>>>,
+    sender: Sender<Job>,
+    shared: Arc<Shared>,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl PositionLog {
+    pub(super) fn start(db: Arc<LocalDb>, signals: &Signals) -> Self {
+        let shared = Arc::new(Shared {
+            epoch: AtomicU64::new(0),
+            open: AtomicBool::new(true),
+            full: AtomicBool::new(false),
+            write_failures: signals
+                .counter("offset_write_failures", "Writes of the position database that failed"),
+            suspended: signals.gauge("ledger_suspended", "1 while the ledger cannot write"),
+        });
+        let (sender, jobs) = unbounded();
+        let (work, stop) = (shared.clone(), sender.clone());
+        let thread = Tasks::thread("ledger", move || run(&db, &work, &jobs));
+        Self {
+            jobs: Arc::new(Mutex::new(Some(stop))),
+            sender,
+            shared,
+            thread: Arc::new(Mutex::new(Some(thread))),
+        }
+    }
+
+    /// The epoch a view read now belongs to. Read it before the database.
+    pub fn epoch(&self) -> LedgerEpoch {
+        LedgerEpoch(self.shared.epoch.load(Ordering::Acquire))
+    }
+
+    /// Whether it can write.
+    pub fn is_open(&self) -> bool {
+        self.shared.open.load(Ordering::Acquire)
+    }
+
+    /// Why it cannot write, when it cannot.
+    pub fn suspension(&self) -> Option<CommitError> {
+        (!self.is_open()).then(|| self.reason())
+    }
+
+    fn reason(&self) -> CommitError {
+        if self.shared.full.load(Ordering::Acquire) { CommitError::Full } else { CommitError::Suspended }
+    }
+
+    /// How many writes failed since the start.
+    pub fn write_failures(&self) -> u64 {
+        self.shared.write_failures.get()
+    }
+
+    /// Hands in a batch made from the view of `epoch`. It is carried out after everything handed in before;
+    /// an empty batch is a barrier. With [`Durability::Logged`] it is answered once it is in the
+    /// write-ahead log, with [`Durability::Synced`] once it is on the disk.
+    pub fn commit(&self, epoch: LedgerEpoch, batch: PositionBatch, durability: Durability) -> Commit {
+        let (done, answer) = oneshot::channel();
+        if let Err(refused) = self.sender.send(Job { epoch, batch, durability, done }) {
+            drop(refused.0.done.send(Err(CommitError::Closed)));
+        }
+        answer
+    }
+
+    /// [`PositionLog::commit`], waited for.
+    ///
+    /// # Errors
+    /// See [`CommitError`].
+    pub async fn committed(&self, commit: Commit) -> Result<(), CommitError> {
+        commit.await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Carries out what waits and ends the thread. Blocks. Later commits fail.
+    pub(super) fn close(&self) {
+        let Some(stop) = self.jobs.lock().take() else { return };
+        let (done, answer) = oneshot::channel();
+        let last = Job { epoch: LedgerEpoch(u64::MAX), batch: PositionBatch::new(), durability: Durability::Logged, done };
+        if stop.send(last).is_ok() {
+            drop(answer.blocking_recv());
+        }
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the ledger thread panicked");
+        }
+    }
+}
+
+fn run(db: &LocalDb, shared: &Shared, jobs: &Receiver<Job>) {
+    loop {
+        let first = if shared.open.load(Ordering::Acquire) {
+            match jobs.recv() {
+                Ok(job) => job,
+                Err(_) => return,
+            }
+        } else {
+            match jobs.recv_timeout(PROBE_EVERY) {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => {
+                    probe(db, shared);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        };
+        let mut gathered = vec![first];
+        gathered.extend(jobs.try_iter().take(GATHER - 1));
+        let last = gathered.iter().position(|job| job.epoch == LedgerEpoch(u64::MAX));
+        let closing = last.map(|at| gathered.split_off(at));
+        write(db, shared, gathered);
+        if let Some(closing) = closing {
+            for (place, job) in closing.into_iter().enumerate() {
+                drop(job.done.send(if place == 0 { Ok(()) } else { Err(CommitError::Closed) }));
+            }
+            return;
+        }
+    }
+}
+
+fn write(db: &LocalDb, shared: &Shared, jobs: Vec<Job>) {
+    let epoch = LedgerEpoch(shared.epoch.load(Ordering::Acquire));
+    let open = shared.open.load(Ordering::Acquire);
+    let (good, stale): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| open && job.epoch == epoch);
+    let reason = if shared.full.load(Ordering::Acquire) { CommitError::Full } else { CommitError::Suspended };
+    for job in stale {
+        drop(job.done.send(Err(reason)));
+    }
+    let mut batch = WriteBatch::default();
+    let mut durability = Durability::Logged;
+    for job in &good {
+        job.batch.write_into(db, &mut batch);
+        if job.durability == Durability::Synced {
+            durability = Durability::Synced;
+        }
+    }
+    let result = if batch.is_empty() { Ok(()) } else { db.write(batch, durability) };
+    let answer = result.map_err(|error| suspend(shared, &error));
+    for job in good {
+        // Whoever asked may have gone; the view in memory is told by the epoch.
+        drop(job.done.send(answer));
+    }
+}
+
+fn suspend(shared: &Shared, error: &BackendError) -> CommitError {
+    let full = error.kind() == mesh_base::BackendErrorKind::Full;
+    shared.full.store(full, Ordering::Release);
+    shared.open.store(false, Ordering::Release);
+    shared.epoch.fetch_add(1, Ordering::AcqRel);
+    shared.write_failures.inc();
+    shared.suspended.set(1);
+    tracing::error!(error = %error.chain(), "the ledger cannot write: deliveries stay as they are until it can");
+    if full { CommitError::Full } else { CommitError::Suspended }
+}
+
+fn probe(db: &LocalDb, shared: &Shared) {
+    let mut batch = WriteBatch::default();
+    batch.put_cf(db.family("default"), PROBE, shared.epoch.load(Ordering::Acquire).to_be_bytes());
+    if db.write(batch, Durability::Synced).is_ok() {
+        shared.full.store(false, Ordering::Release);
+        shared.suspended.set(0);
+        shared.open.store(true, Ordering::Release);
+        tracing::info!("the ledger writes again");
+    }
+}

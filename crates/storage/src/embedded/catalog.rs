@@ -1,0 +1,123 @@
+//! The topics of the embedded log and the bounds of their partitions.
+
+use mesh_base::{BackendError, BackendErrorKind};
+use mesh_frame::{Incarnation, Offset, TopicName};
+use mesh_rocks::{Durability, LocalDb};
+use rocksdb::WriteBatch;
+use serde::{Deserialize, Serialize};
+
+use super::{Embedded, NAME, keys, new_incarnation};
+use crate::{CreateTopic, PartitionInfo, TopicInfo};
+
+/// A topic as it is stored.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    /// The version of this value; a higher one is refused.
+    v: u32,
+    incarnation: u64,
+    partitions: Vec<u32>,
+}
+
+/// Refuses a database that a newer release wrote; stamps a new one.
+pub(super) fn check_format(db: &LocalDb) -> Result<(), BackendError> {
+    match db.get("default", keys::FORMAT)? {
+        None => {
+            let mut batch = WriteBatch::default();
+            batch.put_cf(db.family("default"), keys::FORMAT, keys::FORMAT_VERSION.to_be_bytes());
+            db.write(batch, Durability::Synced)
+        }
+        Some(bytes) if bytes == keys::FORMAT_VERSION.to_be_bytes() => Ok(()),
+        Some(bytes) => Err(BackendError::new(BackendErrorKind::Refused, NAME, "opening").with_source(format!(
+            "the log at {} has format {bytes:?}, this release reads {}",
+            db.path().display(),
+            keys::FORMAT_VERSION
+        ))),
+    }
+}
+
+pub(super) fn topics(db: &LocalDb) -> Result<Vec<TopicInfo>, BackendError> {
+    let mut rows = Vec::new();
+    db.scan(keys::TOPICS, b"", None, |key, value| {
+        rows.push((key.to_vec(), value.to_vec()));
+        true
+    })?;
+    rows.into_iter().map(|(key, value)| read(db, &key, &value)).collect()
+}
+
+fn read(db: &LocalDb, key: &[u8], value: &[u8]) -> Result<TopicInfo, BackendError> {
+    let name = std::str::from_utf8(key)
+        .ok()
+        .and_then(|name| TopicName::new(name).ok())
+        .ok_or_else(|| Embedded::corrupt(format!("a topic has the unreadable name {key:?}")))?;
+    let stored: Stored = serde_json::from_slice(value)
+        .map_err(|error| Embedded::corrupt(format!("the record of topic {name} is unreadable: {error}")))?;
+    if stored.v != 1 {
+        return Err(Embedded::corrupt(format!("the record of topic {name} has version {}", stored.v)));
+    }
+    let partitions =
+        stored.partitions.into_iter().map(|key| partition(db, key)).collect::<Result<Vec<_>, BackendError>>()?;
+    Ok(TopicInfo { name, incarnation: Incarnation(stored.incarnation), partitions })
+}
+
+/// The bounds of a partition: what its last record and its bounds row say together.
+fn partition(db: &LocalDb, key: u32) -> Result<PartitionInfo, BackendError> {
+    let (start, least_end) = match db.get(keys::BOUNDS, &key.to_be_bytes())? {
+        None => (0, 0),
+        Some(value) => keys::read_bounds(&value)
+            .ok_or_else(|| Embedded::corrupt(format!("the bounds of partition {key} are unreadable")))?,
+    };
+    let last = db.last_below(keys::RECORDS, &keys::record(key, u64::MAX))?;
+    let last = last.and_then(|(found, _)| keys::offset_of(&found, key));
+    let end = last.map_or(0, |offset| offset.0 + 1).max(least_end).max(start);
+    Ok(PartitionInfo { key, start: Offset(start), end: Offset(end) })
+}
+
+pub(super) fn create(db: &LocalDb, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError> {
+    if let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? {
+        return read(db, name.as_str().as_bytes(), &value).map(CreateTopic::AlreadyThere);
+    }
+    let first = match db.get("default", keys::NEXT_PARTITION)? {
+        None => 0,
+        Some(bytes) => u32::from_be_bytes(
+            bytes.try_into().map_err(|_| Embedded::corrupt("the next partition key is unreadable"))?,
+        ),
+    };
+    let numbers: Vec<u32> = (first..first + partitions).collect();
+    let stored = Stored { v: 1, incarnation: new_incarnation()?.0, partitions: numbers.clone() };
+    let value = serde_json::to_vec(&stored).expect("numbers have JSON");
+    let mut batch = WriteBatch::default();
+    batch.put_cf(db.family(keys::TOPICS), name.as_str(), value);
+    batch.put_cf(db.family("default"), keys::NEXT_PARTITION, (first + partitions).to_be_bytes());
+    db.write(batch, Durability::Synced)?;
+    Ok(CreateTopic::Created(TopicInfo {
+        name: name.clone(),
+        incarnation: Incarnation(stored.incarnation),
+        partitions: numbers
+            .into_iter()
+            .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
+            .collect(),
+    }))
+}
+
+pub(super) fn delete(db: &LocalDb, name: &TopicName) -> Result<Option<TopicInfo>, BackendError> {
+    let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? else { return Ok(None) };
+    let info = read(db, name.as_str().as_bytes(), &value)?;
+    let mut batch = WriteBatch::default();
+    batch.delete_cf(db.family(keys::TOPICS), name.as_str());
+    for partition in &info.partitions {
+        batch.delete_cf(db.family(keys::BOUNDS), partition.key.to_be_bytes());
+        batch.delete_range_cf(
+            db.family(keys::RECORDS),
+            keys::record(partition.key, 0),
+            keys::record(partition.key, u64::MAX),
+        );
+    }
+    db.write(batch, Durability::Synced)?;
+    Ok(Some(info))
+}
+
+pub(super) fn write_bounds(db: &LocalDb, key: u32, start: u64, end: u64) -> Result<(), BackendError> {
+    let mut batch = WriteBatch::default();
+    batch.put_cf(db.family(keys::BOUNDS), key.to_be_bytes(), keys::bounds(start, end));
+    db.write(batch, Durability::Synced)
+}

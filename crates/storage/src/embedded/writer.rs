@@ -1,0 +1,257 @@
+//! The writer thread: group commit.
+//!
+//! It takes whatever appends wait, gives each event its offset, and writes them as one synced batch; the
+//! appends that arrive during the sync are the next batch. Nothing waits for company: a lone append is
+//! written at once.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    thread::JoinHandle,
+};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use mesh_base::{BackendError, BackendErrorKind, Clock, Tasks};
+use mesh_frame::{Offset, Record};
+use mesh_rocks::{Durability, LocalDb};
+use parking_lot::Mutex;
+use rocksdb::WriteBatch;
+use tokio::sync::oneshot;
+
+use super::{NAME, catalog, keys};
+use crate::{Append, AppendItem, Appended, LogRecord, Partition, PartitionInfo, Tail};
+
+/// A batch takes no further append once it holds this many events or bytes.
+const BATCH_EVENTS: usize = 4_096;
+const BATCH_BYTES: usize = 8 << 20;
+
+enum Job {
+    Append { items: Vec<AppendItem>, done: oneshot::Sender<Appended> },
+    Know { partitions: Vec<PartitionInfo>, done: oneshot::Sender<()> },
+    Forget { keys: Vec<u32>, done: oneshot::Sender<()> },
+    RaiseEnd { key: u32, at_least: Offset, done: oneshot::Sender<()> },
+    Close,
+}
+
+/// The handle on the writer thread.
+pub(super) struct Writer {
+    jobs: Sender<Job>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        db: Arc<LocalDb>,
+        durability: Durability,
+        clock: Clock,
+        tail: Arc<Tail>,
+    ) -> Result<Self, BackendError> {
+        let mut ends = HashMap::new();
+        for topic in catalog::topics(&db)? {
+            for partition in topic.partitions {
+                ends.insert(partition.key, End::read(&db, &partition)?);
+            }
+        }
+        let (jobs, waiting) = unbounded();
+        let mut state = State { db, durability, clock, tail, ends, buffer: Vec::new() };
+        let thread = Tasks::thread("log-writer", move || state.run(&waiting));
+        Ok(Self { jobs, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) fn append(&self, items: Vec<AppendItem>) -> Append {
+        let (done, answer) = oneshot::channel();
+        match self.jobs.send(Job::Append { items, done }) {
+            Ok(()) => Append::Later(answer),
+            Err(_) => Append::Now(Err(closed())),
+        }
+    }
+
+    /// Blocks until the writer knows partitions that were made.
+    pub(super) fn know(&self, partitions: &[PartitionInfo]) -> Result<(), BackendError> {
+        self.ask(|done| Job::Know { partitions: partitions.to_vec(), done })
+    }
+
+    /// Blocks until the writer has forgotten partitions that were removed.
+    pub(super) fn forget(&self, partitions: &[PartitionInfo]) -> Result<(), BackendError> {
+        self.ask(|done| Job::Forget { keys: partitions.iter().map(|partition| partition.key).collect(), done })
+    }
+
+    /// Blocks until the next append to that partition gets at least this offset.
+    pub(super) fn raise_end(&self, key: u32, at_least: Offset) -> Result<(), BackendError> {
+        self.ask(|done| Job::RaiseEnd { key, at_least, done })
+    }
+
+    fn ask(&self, job: impl FnOnce(oneshot::Sender<()>) -> Job) -> Result<(), BackendError> {
+        let (done, answer) = oneshot::channel();
+        self.jobs.send(job(done)).map_err(|_| closed())?;
+        answer.blocking_recv().map_err(|_| closed())
+    }
+
+    /// Ends the thread after everything that waits was written.
+    pub(super) fn close(&self) {
+        let Some(thread) = self.thread.lock().take() else { return };
+        if self.jobs.send(Job::Close).is_err() || thread.join().is_err() {
+            tracing::error!("the log's writer thread had ended");
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn closed() -> BackendError {
+    BackendError::new(BackendErrorKind::Unavailable, NAME, "appending").with_source("the log is closed")
+}
+
+/// Where a partition ends, for the writer alone.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    next: u64,
+    bytes: u64,
+    accepted_at_ms: u64,
+}
+
+impl End {
+    fn read(db: &LocalDb, partition: &PartitionInfo) -> Result<Self, BackendError> {
+        let last = db.last_below(keys::RECORDS, &keys::record(partition.key, u64::MAX))?;
+        let last = last.filter(|(key, _)| keys::offset_of(key, partition.key).is_some());
+        let bytes = last.as_ref().and_then(|(_, value)| keys::number(value)).unwrap_or(0);
+        // A damaged last record is reported when somebody reads it; its time only keeps times rising.
+        let accepted_at_ms = last
+            .and_then(|(_, value)| value.get(keys::CUMULATIVE..).map(bytes::Bytes::copy_from_slice))
+            .and_then(|envelope| Record::decode(envelope).ok())
+            .map_or(0, |record| record.accepted_at_ms);
+        Ok(Self { next: partition.end.0, bytes, accepted_at_ms })
+    }
+}
+
+struct State {
+    db: Arc<LocalDb>,
+    durability: Durability,
+    clock: Clock,
+    tail: Arc<Tail>,
+    ends: HashMap<u32, End>,
+    buffer: Vec<u8>,
+}
+
+/// The appends of one batch, and what becomes of them when it is written.
+#[derive(Default)]
+struct Gathered {
+    batch: WriteBatch,
+    events: usize,
+    answers: Vec<(oneshot::Sender<Appended>, Vec<Offset>)>,
+    fresh: Vec<(Arc<Partition>, Vec<Arc<LogRecord>>)>,
+    places: HashMap<u32, usize>,
+}
+
+impl State {
+    fn run(&mut self, jobs: &Receiver<Job>) {
+        while let Ok(first) = jobs.recv() {
+            let mut gathered = Gathered::default();
+            let mut next = Some(first);
+            while let Some(job) = next.take() {
+                match job {
+                    Job::Append { items, done } => self.gather(&mut gathered, items, done),
+                    other => {
+                        self.write(std::mem::take(&mut gathered));
+                        if !self.obey(other) {
+                            return;
+                        }
+                    }
+                }
+                if gathered.events < BATCH_EVENTS && gathered.batch.size_in_bytes() < BATCH_BYTES {
+                    next = jobs.try_recv().ok();
+                }
+            }
+            self.write(gathered);
+        }
+    }
+
+    /// `false`: it was the order to close.
+    fn obey(&mut self, job: Job) -> bool {
+        let done = match job {
+            Job::Append { .. } => unreachable!("appends are gathered"),
+            Job::Close => return false,
+            Job::Know { partitions, done } => {
+                for partition in partitions {
+                    let end = End { next: partition.end.0, bytes: 0, accepted_at_ms: 0 };
+                    self.ends.insert(partition.key, end);
+                }
+                done
+            }
+            Job::Forget { keys, done } => {
+                for key in keys {
+                    self.ends.remove(&key);
+                }
+                done
+            }
+            Job::RaiseEnd { key, at_least, done } => {
+                if let Some(end) = self.ends.get_mut(&key) {
+                    end.next = end.next.max(at_least.0);
+                }
+                done
+            }
+        };
+        // Whoever asked may have gone; the order was carried out.
+        drop(done.send(()));
+        true
+    }
+
+    fn gather(&mut self, gathered: &mut Gathered, items: Vec<AppendItem>, done: oneshot::Sender<Appended>) {
+        if items.iter().any(|item| !self.ends.contains_key(&item.partition.key())) {
+            let refused = BackendError::new(BackendErrorKind::Refused, NAME, "appending")
+                .with_source("the topic was deleted");
+            drop(done.send(Err(refused)));
+            return;
+        }
+        let now = self.clock.now().0;
+        let records = self.db.family(keys::RECORDS);
+        let mut offsets = Vec::with_capacity(items.len());
+        for AppendItem { partition, event } in items {
+            let end = self.ends.get_mut(&partition.key()).expect("checked above");
+            end.accepted_at_ms = end.accepted_at_ms.max(now);
+            let offset = Offset(end.next);
+            let record = Record { event, accepted_at_ms: end.accepted_at_ms };
+            self.buffer.clear();
+            self.buffer.extend_from_slice(&[0; keys::CUMULATIVE]);
+            record.encode(&mut self.buffer);
+            end.next += 1;
+            end.bytes += self.buffer.len() as u64;
+            self.buffer[..keys::CUMULATIVE].copy_from_slice(&end.bytes.to_be_bytes());
+            gathered.batch.put_cf(records, keys::record(partition.key(), offset.0), &self.buffer);
+            offsets.push(offset);
+            let place = *gathered.places.entry(partition.key()).or_insert_with(|| {
+                gathered.fresh.push((partition, Vec::new()));
+                gathered.fresh.len() - 1
+            });
+            gathered.fresh[place].1.push(Arc::new(LogRecord::new(offset, record)));
+        }
+        gathered.events += offsets.len();
+        gathered.answers.push((done, offsets));
+    }
+
+    fn write(&self, gathered: Gathered) {
+        if gathered.answers.is_empty() {
+            return;
+        }
+        match self.db.write(gathered.batch, self.durability) {
+            Ok(()) => {
+                for (partition, records) in gathered.fresh {
+                    self.tail.appended(&partition, records);
+                }
+                for (done, offsets) in gathered.answers {
+                    // A publisher that gave up has its event stored all the same.
+                    drop(done.send(Ok(offsets)));
+                }
+            }
+            Err(error) => {
+                for (done, _) in gathered.answers {
+                    drop(done.send(Err(error.copy())));
+                }
+            }
+        }
+    }
+}

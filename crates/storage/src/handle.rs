@@ -1,0 +1,343 @@
+//! The storage handle: what everyone but a driver holds.
+//!
+//! It knows every topic, appends, serves reads from memory, and warms the caches off the async workers.
+//! Topics are made here, once, whoever asks first.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mesh_base::{BackendError, BackendErrorKind, Signals, UnixMillis};
+use mesh_frame::{Offset, TopicName};
+use parking_lot::RwLock;
+
+use crate::{
+    Append, AppendItem, Cached, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
+    StoragePlugin, Tail, Topic, Watermark, signals::StorageSignals,
+};
+
+/// Told of every append, by topic and number of records, from the thread that made it. Must be quick.
+pub type Listener = Box<dyn Fn(&TopicName, usize) + Send + Sync>;
+
+/// One chunk read from the log holds at most this much.
+const CHUNK: ReadLimit = ReadLimit { records: 256, bytes: 512 << 10 };
+
+/// Bounds of the handle.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageLimits {
+    /// Partitions a topic gets when nobody says a number.
+    pub partitions: u32,
+    /// How many topics there may be.
+    pub topics: usize,
+}
+
+/// Why a topic could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TopicError {
+    /// There is none of that name, and none is made on the way.
+    #[error("topic {0} does not exist and is not created automatically (eventmesh.topic.autoCreate=false)")]
+    Unknown(TopicName),
+    /// There are as many topics as may be.
+    #[error("there are already {0} topics (eventmesh.topic.max)")]
+    TooMany(usize),
+    /// The log failed.
+    #[error("the log could not make topic {topic}")]
+    Backend {
+        /// Which topic.
+        topic: TopicName,
+        /// Why.
+        #[source]
+        source: BackendError,
+    },
+}
+
+/// The handle on the log; cheap to clone.
+#[derive(Clone)]
+pub struct Storage(Arc<Inner>);
+
+struct Inner {
+    plugin: Arc<dyn StoragePlugin>,
+    tail: Arc<Tail>,
+    limits: StorageLimits,
+    topics: RwLock<HashMap<TopicName, Arc<Topic>>>,
+    creating: tokio::sync::Mutex<()>,
+    watermark: Option<Arc<Watermark>>,
+    signals: StorageSignals,
+    corrupt: AtomicU64,
+}
+
+/// Where a tail cache announces appends before the handle that listens exists.
+#[derive(Default)]
+pub struct Announcements(OnceLock<Listener>);
+
+impl Storage {
+    /// A tail cache of `budget_bytes` and the place where its announcements can be listened to.
+    pub fn tail(budget_bytes: u64) -> (Arc<Tail>, Arc<Announcements>) {
+        let announcements = Arc::new(Announcements::default());
+        let listened = announcements.clone();
+        let tail = Tail::new(budget_bytes, move |partition, count| {
+            if let Some(listener) = listened.0.get() {
+                listener(partition.topic(), count);
+            }
+        });
+        (tail, announcements)
+    }
+
+    /// The handle on an opened driver; reads the topics it holds. Blocks.
+    ///
+    /// # Errors
+    /// When the driver's catalogue cannot be read.
+    pub fn new(
+        plugin: Arc<dyn StoragePlugin>,
+        tail: Arc<Tail>,
+        limits: StorageLimits,
+        watermark: Option<Arc<Watermark>>,
+        signals: &Signals,
+    ) -> Result<Self, BackendError> {
+        let topics = plugin.topics()?.iter().map(|info| (info.name.clone(), Topic::new(info))).collect();
+        Ok(Self(Arc::new(Inner {
+            plugin,
+            tail,
+            limits,
+            topics: RwLock::new(topics),
+            creating: tokio::sync::Mutex::new(()),
+            watermark,
+            signals: StorageSignals::new(signals),
+            corrupt: AtomicU64::new(0),
+        })))
+    }
+
+    /// What the driver can do.
+    pub fn capabilities(&self) -> Capabilities {
+        self.0.plugin.capabilities()
+    }
+
+    /// The topic of that name, when there is one.
+    pub fn topic(&self, name: &TopicName) -> Option<Arc<Topic>> {
+        self.0.topics.read().get(name).cloned()
+    }
+
+    /// Every topic.
+    pub fn topics(&self) -> Vec<Arc<Topic>> {
+        self.0.topics.read().values().cloned().collect()
+    }
+
+    /// The topic of that name, made with `partitions` (default: the limit's) when there is none and
+    /// `create` allows. Durable when it returns.
+    ///
+    /// # Errors
+    /// See [`TopicError`].
+    pub async fn ensure_topic(
+        &self,
+        name: &TopicName,
+        create: bool,
+        partitions: Option<u32>,
+    ) -> Result<Arc<Topic>, TopicError> {
+        if let Some(topic) = self.topic(name) {
+            return Ok(topic);
+        }
+        if !create {
+            return Err(TopicError::Unknown(name.clone()));
+        }
+        let _one_at_a_time = self.0.creating.lock().await;
+        if let Some(topic) = self.topic(name) {
+            return Ok(topic);
+        }
+        if self.0.topics.read().len() >= self.0.limits.topics {
+            return Err(TopicError::TooMany(self.0.limits.topics));
+        }
+        let partitions = partitions.unwrap_or(self.0.limits.partitions);
+        let asked = name.clone();
+        let created = self
+            .blocking("creating a topic", move |plugin| plugin.create_topic(&asked, partitions))
+            .await
+            .map_err(|source| TopicError::Backend { topic: name.clone(), source })?;
+        let (CreateTopic::Created(info) | CreateTopic::AlreadyThere(info)) = created;
+        let topic = Topic::new(&info);
+        self.0.topics.write().insert(name.clone(), topic.clone());
+        Ok(topic)
+    }
+
+    /// Removes a topic with everything in it; `false` when there was none.
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub async fn delete_topic(&self, name: &TopicName) -> Result<bool, BackendError> {
+        let _one_at_a_time = self.0.creating.lock().await;
+        self.0.topics.write().remove(name);
+        let asked = name.clone();
+        self.blocking("deleting a topic", move |plugin| plugin.delete_topic(&asked)).await
+    }
+
+    /// Whether the disk watermark stops publishing now.
+    pub fn is_low(&self) -> bool {
+        self.0.watermark.as_ref().is_some_and(|watermark| watermark.is_low())
+    }
+
+    /// The watermark, where the log has a disk.
+    pub fn watermark(&self) -> Option<&Watermark> {
+        self.0.watermark.as_deref()
+    }
+
+    /// Appends all items as one atomic effect; see [`StoragePlugin::append`].
+    pub fn append(&self, items: Vec<AppendItem>) -> Append {
+        self.0.plugin.append(items)
+    }
+
+    /// Waits for an append.
+    ///
+    /// # Errors
+    /// The driver's error; `Unavailable` when the driver ended.
+    pub async fn appended(&self, append: Append) -> Result<Vec<Offset>, BackendError> {
+        let result = match append {
+            Append::Now(result) => result,
+            Append::Later(answer) => answer.await.unwrap_or_else(|_| {
+                Err(BackendError::new(BackendErrorKind::Unavailable, self.capabilities().name, "appending")
+                    .with_source("the log was closed"))
+            }),
+        };
+        result.inspect_err(|error| self.count(error))
+    }
+
+    /// Brings the records from `from` on into memory, so that [`Partition::cached`] serves them. Readers of
+    /// one partition share one read.
+    ///
+    /// # Errors
+    /// The driver's error; nothing is skipped.
+    pub async fn warm(&self, partition: &Arc<Partition>, from: Offset) -> Result<(), BackendError> {
+        let _single_flight = partition.warming.lock().await;
+        if partition.cached(from, 1, &mut Vec::new()) != Cached::Cold {
+            return Ok(());
+        }
+        self.0.signals.cold_reads.inc();
+        let wanted = partition.clone();
+        let records =
+            self.blocking("reading", move |plugin| plugin.read(&wanted, from, CHUNK)).await?;
+        let reached = match records.last() {
+            // The read stopped at its limit or at the end: it speaks for what it returned.
+            Some(last) => Offset(last.offset().0 + 1),
+            // Nothing left below the end: a stretch of offsets that were never used.
+            None => partition.end(),
+        };
+        partition.cold.lock().keep(from, reached, records);
+        Ok(())
+    }
+
+    /// One record, from memory or from the log; `None` when it is gone.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub async fn record(
+        &self,
+        partition: &Arc<Partition>,
+        offset: Offset,
+    ) -> Result<Option<Arc<LogRecord>>, BackendError> {
+        let mut found = Vec::new();
+        if partition.cached(offset, 1, &mut found) == Cached::Cold {
+            self.warm(partition, offset).await?;
+            partition.cached(offset, 1, &mut found);
+        }
+        Ok(found.into_iter().next().filter(|record| record.offset() == offset))
+    }
+
+    /// See [`StoragePlugin::offset_at`].
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub async fn offset_at(&self, partition: &Arc<Partition>, at: UnixMillis) -> Result<Offset, BackendError> {
+        let wanted = partition.clone();
+        self.blocking("looking up a time", move |plugin| plugin.offset_at(&wanted, at)).await
+    }
+
+    /// See [`StoragePlugin::retain`].
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub async fn retain(&self, partition: &Arc<Partition>, retain: Retain) -> Result<Retained, BackendError> {
+        let wanted = partition.clone();
+        let retained =
+            self.blocking("dropping old records", move |plugin| plugin.retain(&wanted, &retain)).await?;
+        if retained.start > partition.start() {
+            partition.raise_start(retained.start);
+            partition.cold.lock().clear();
+        }
+        self.0.signals.dropped_backlog.inc_by(retained.dropped_backlog);
+        Ok(retained)
+    }
+
+    /// The next record of the partition gets at least this offset. Blocks; for boot.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn raise_end(&self, partition: &Partition, at_least: Offset) -> Result<(), BackendError> {
+        self.0.plugin.raise_end(partition, at_least)?;
+        partition.raise_end(at_least);
+        Ok(())
+    }
+
+    /// About how many bytes the partition's records take.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub async fn bytes(&self, partition: &Arc<Partition>) -> Result<u64, BackendError> {
+        let wanted = partition.clone();
+        self.blocking("measuring", move |plugin| plugin.bytes(&wanted)).await
+    }
+
+    /// Bytes in the tail cache.
+    pub fn tail_bytes(&self) -> u64 {
+        self.0.tail.bytes()
+    }
+
+    /// How many damaged records have been met; more than none is a reason for health to be `DOWN`.
+    pub fn corrupt_records(&self) -> u64 {
+        self.0.corrupt.load(Ordering::Acquire)
+    }
+
+    /// Writes what waits and ends the driver's threads. Blocks.
+    pub fn close(&self) {
+        self.0.plugin.close();
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&dyn StoragePlugin) -> Result<T, BackendError> + Send + 'static,
+    ) -> Result<T, BackendError> {
+        let plugin = self.0.plugin.clone();
+        let name = self.capabilities().name;
+        tokio::task::spawn_blocking(move || work(&*plugin))
+            .await
+            .unwrap_or_else(|error| {
+                Err(BackendError::new(BackendErrorKind::Unavailable, name, operation).with_source(error))
+            })
+            .inspect_err(|error| self.count(error))
+    }
+
+    fn count(&self, error: &BackendError) {
+        self.0.signals.errors.get_or_create(&vec![("kind", error.kind().as_str().to_owned())]).inc();
+        if error.kind() == BackendErrorKind::Corrupt && self.0.corrupt.fetch_add(1, Ordering::AcqRel) == 0 {
+            tracing::error!(error = %error.chain(), "the log is damaged; what follows the damage is not delivered");
+        }
+    }
+}
+
+impl Announcements {
+    /// Listens. Once; a second listener is refused.
+    ///
+    /// # Panics
+    /// When somebody listens already.
+    pub fn listen(&self, listener: Listener) {
+        assert!(self.0.set(listener).is_ok(), "one listener a log");
+    }
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Storage").field("driver", &self.0.plugin.capabilities().name).finish_non_exhaustive()
+    }
+}

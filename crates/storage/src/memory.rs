@@ -1,0 +1,250 @@
+//! The in-memory log: for tests and demonstrations. A new incarnation at every start, nothing survives.
+//!
+//! It keeps at most its bound of bytes over all topics; past it the oldest records of the fullest
+//! partition go first, and each is counted.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mesh_base::{BackendError, BackendErrorKind, Clock, Counter, Signals, UnixMillis};
+use mesh_frame::{Incarnation, Offset, Record, TopicName};
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    Append, AppendItem, Appended, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount, PartitionInfo,
+    ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo, signals::StorageSignals,
+};
+
+/// The bound a new in-memory log has: 256 MiB.
+const BOUND_BYTES: u64 = 256 << 20;
+
+/// The in-memory log driver.
+#[derive(Debug)]
+pub struct Memory {
+    clock: Clock,
+    tail: Arc<Tail>,
+    bound_bytes: u64,
+    bytes: AtomicU64,
+    dropped: Counter,
+    catalog: Mutex<Catalog>,
+    logs: RwLock<Vec<Arc<Mutex<Log>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Catalog {
+    topics: BTreeMap<TopicName, TopicInfo>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    records: VecDeque<Arc<LogRecord>>,
+    start: u64,
+    end: u64,
+    bytes: u64,
+    last_accepted: u64,
+}
+
+impl Memory {
+    /// An empty log. `tail` is told of every append.
+    pub fn new(clock: Clock, tail: Arc<Tail>, signals: &Signals) -> Self {
+        Self::with_bound(clock, tail, BOUND_BYTES, StorageSignals::new(signals).dropped_memory)
+    }
+
+    pub(crate) fn with_bound(clock: Clock, tail: Arc<Tail>, bound_bytes: u64, dropped: Counter) -> Self {
+        Self {
+            clock,
+            tail,
+            bound_bytes,
+            bytes: AtomicU64::new(0),
+            dropped,
+            catalog: Mutex::default(),
+            logs: RwLock::default(),
+        }
+    }
+
+    fn log(&self, key: u32) -> Result<Arc<Mutex<Log>>, BackendError> {
+        self.logs
+            .read()
+            .get(key as usize)
+            .cloned()
+            .ok_or_else(|| BackendError::new(BackendErrorKind::Refused, "memory", "finding a partition"))
+    }
+
+    fn append_now(&self, items: Vec<AppendItem>) -> Appended {
+        // Every lock is taken before the first record goes in, in the order of the partitions, so that an
+        // append is one effect and two of them cannot wait for each other.
+        let mut keys: Vec<u32> = items.iter().map(|item| item.partition.key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let logs = keys.iter().map(|key| self.log(*key)).collect::<Result<Vec<_>, _>>()?;
+        let mut guards: Vec<_> = logs.iter().map(|log| log.lock()).collect();
+        let mut fresh: Vec<(Option<Arc<Partition>>, Vec<Arc<LogRecord>>)> = Vec::new();
+        fresh.resize_with(keys.len(), || (None, Vec::new()));
+        let mut offsets = Vec::with_capacity(items.len());
+        let now = self.clock.now().0;
+        for AppendItem { partition, event } in items {
+            let place = keys.binary_search(&partition.key()).expect("its key is in the list");
+            let log = &mut *guards[place];
+            log.last_accepted = log.last_accepted.max(now);
+            let record = Record { event, accepted_at_ms: log.last_accepted };
+            let record = Arc::new(LogRecord::new(Offset(log.end), record));
+            let weight = record.weight() as u64;
+            offsets.push(record.offset());
+            log.end += 1;
+            log.bytes += weight;
+            self.bytes.fetch_add(weight, Ordering::AcqRel);
+            log.records.push_back(record.clone());
+            fresh[place].0 = Some(partition);
+            fresh[place].1.push(record);
+        }
+        // Still under the locks: the tail takes records in the order of their offsets.
+        for (partition, records) in fresh {
+            if let Some(partition) = partition {
+                self.tail.appended(&partition, records);
+                let log = self.log(partition.key())?;
+                debug_assert!(log.is_locked(), "the append holds every log it writes");
+            }
+        }
+        drop(guards);
+        if self.bytes.load(Ordering::Acquire) > self.bound_bytes {
+            self.shrink();
+        }
+        Ok(offsets)
+    }
+
+    fn shrink(&self) {
+        let logs = self.logs.read().clone();
+        while self.bytes.load(Ordering::Acquire) > self.bound_bytes {
+            let Some(fullest) = logs.iter().max_by_key(|log| log.lock().bytes) else { return };
+            let mut log = fullest.lock();
+            let Some(oldest) = log.records.pop_front() else { return };
+            log.start = oldest.offset().0 + 1;
+            log.bytes -= oldest.weight() as u64;
+            self.bytes.fetch_sub(oldest.weight() as u64, Ordering::AcqRel);
+            self.dropped.inc();
+        }
+    }
+}
+
+impl StoragePlugin for Memory {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "memory",
+            survives_kill: false,
+            survives_power_loss: false,
+            partition_count: PartitionCount::Known,
+            shared: false,
+        }
+    }
+
+    fn topics(&self) -> Result<Vec<TopicInfo>, BackendError> {
+        Ok(self.catalog.lock().topics.values().cloned().collect())
+    }
+
+    fn create_topic(&self, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError> {
+        let mut catalog = self.catalog.lock();
+        if let Some(there) = catalog.topics.get(name) {
+            return Ok(CreateTopic::AlreadyThere(there.clone()));
+        }
+        let mut logs = self.logs.write();
+        let first = u32::try_from(logs.len()).expect("fewer partitions than u32 counts");
+        logs.extend((0..partitions).map(|_| Arc::<Mutex<Log>>::default()));
+        let info = TopicInfo {
+            name: name.clone(),
+            incarnation: crate::embedded::new_incarnation()?,
+            partitions: (first..first + partitions)
+                .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
+                .collect(),
+        };
+        catalog.topics.insert(name.clone(), info.clone());
+        Ok(CreateTopic::Created(info))
+    }
+
+    fn delete_topic(&self, name: &TopicName) -> Result<bool, BackendError> {
+        let Some(info) = self.catalog.lock().topics.remove(name) else { return Ok(false) };
+        for partition in info.partitions {
+            let log = self.log(partition.key)?;
+            let mut log = log.lock();
+            self.bytes.fetch_sub(log.bytes, Ordering::AcqRel);
+            log.records.clear();
+            log.bytes = 0;
+            log.start = log.end;
+        }
+        Ok(true)
+    }
+
+    fn append(&self, items: Vec<AppendItem>) -> Append {
+        Append::Now(self.append_now(items))
+    }
+
+    fn read(
+        &self,
+        partition: &Partition,
+        from: Offset,
+        limit: ReadLimit,
+    ) -> Result<Vec<Arc<LogRecord>>, BackendError> {
+        let log = self.log(partition.key())?;
+        let log = log.lock();
+        let first = log.records.partition_point(|record| record.offset() < from);
+        let mut bytes = 0;
+        Ok(log
+            .records
+            .range(first..)
+            .take(limit.records)
+            .take_while(|record| {
+                let room = bytes == 0 || bytes < limit.bytes;
+                bytes += record.weight();
+                room
+            })
+            .cloned()
+            .collect())
+    }
+
+    fn offset_at(&self, partition: &Partition, at: UnixMillis) -> Result<Offset, BackendError> {
+        let log = self.log(partition.key())?;
+        let log = log.lock();
+        let place = log.records.partition_point(|record| record.record().accepted_at_ms < at.0);
+        Ok(log.records.get(place).map_or(Offset(log.end), |record| record.offset()))
+    }
+
+    fn retain(&self, partition: &Partition, retain: &Retain) -> Result<Retained, BackendError> {
+        let log = self.log(partition.key())?;
+        let mut log = log.lock();
+        let mut dropped_backlog = 0;
+        while let Some(oldest) = log.records.front() {
+            let accepted = UnixMillis(oldest.record().accepted_at_ms);
+            let done = retain.done_below.is_none_or(|below| oldest.offset() < below);
+            let old = |before: Option<UnixMillis>| before.is_some_and(|before| accepted < before);
+            let large = |bound: Option<u64>| bound.is_some_and(|bound| log.bytes > bound);
+            let done_goes = done && (old(retain.done_before) || large(retain.done_bytes));
+            let backlog_goes = old(retain.backlog_before) || large(retain.backlog_bytes);
+            if !done_goes && !backlog_goes {
+                break;
+            }
+            dropped_backlog += u64::from(!done);
+            let oldest = log.records.pop_front().expect("it was there");
+            log.start = oldest.offset().0 + 1;
+            log.bytes -= oldest.weight() as u64;
+            self.bytes.fetch_sub(oldest.weight() as u64, Ordering::AcqRel);
+        }
+        Ok(Retained { start: Offset(log.start), dropped_backlog })
+    }
+
+    fn raise_end(&self, partition: &Partition, at_least: Offset) -> Result<(), BackendError> {
+        let log = self.log(partition.key())?;
+        let mut log = log.lock();
+        log.end = log.end.max(at_least.0);
+        Ok(())
+    }
+
+    fn bytes(&self, partition: &Partition) -> Result<u64, BackendError> {
+        Ok(self.log(partition.key())?.lock().bytes)
+    }
+
+    fn close(&self) {}
+}

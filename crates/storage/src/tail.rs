@@ -1,0 +1,130 @@
+//! The tail cache: the newest records of every partition, in memory, under one budget of bytes.
+//!
+//! A ring holds a partition's records from some offset to its end without a gap. When the budget is
+//! passed, the records that have been cached longest leave first, whichever partition they are in.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mesh_frame::Offset;
+use parking_lot::Mutex;
+
+use crate::{Cached, LogRecord, Partition};
+
+/// The newest records of one partition.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    records: VecDeque<Arc<LogRecord>>,
+    /// Everything at or after this offset and below the end is in `records`. `None`: nothing is known.
+    complete_from: Option<Offset>,
+}
+
+impl Ring {
+    pub(crate) fn from(
+        &self,
+        from: Offset,
+        end: Offset,
+        most: usize,
+        out: &mut Vec<Arc<LogRecord>>,
+    ) -> Option<Cached> {
+        if self.complete_from.is_none_or(|first| from < first) {
+            return None;
+        }
+        let first = self.records.partition_point(|record| record.offset() < from);
+        let mut reached = end;
+        for (taken, record) in self.records.range(first..).enumerate() {
+            if record.offset() >= end {
+                break;
+            }
+            if taken == most {
+                reached = record.offset();
+                break;
+            }
+            out.push(record.clone());
+        }
+        Some(Cached::UpTo(reached))
+    }
+
+    fn push(&mut self, record: Arc<LogRecord>, end_before: Offset) {
+        if self.complete_from.is_none() {
+            self.complete_from = Some(end_before);
+        }
+        self.records.push_back(record);
+    }
+
+    fn pop(&mut self) -> usize {
+        let Some(record) = self.records.pop_front() else { return 0 };
+        self.complete_from = Some(Offset(record.offset().0 + 1));
+        record.weight()
+    }
+}
+
+/// The tail cache of all partitions, and where drivers announce what they appended.
+pub struct Tail {
+    budget_bytes: u64,
+    bytes: AtomicU64,
+    order: Mutex<VecDeque<(Arc<Partition>, u32)>>,
+    announce: Box<dyn Fn(&Partition, usize) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Tail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tail").field("budget_bytes", &self.budget_bytes).field("bytes", &self.bytes).finish()
+    }
+}
+
+impl Tail {
+    /// A cache of at most about `budget_bytes`; `announce` is told of every append, from the thread that
+    /// made it, and must be quick.
+    pub fn new(budget_bytes: u64, announce: impl Fn(&Partition, usize) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            budget_bytes,
+            bytes: AtomicU64::new(0),
+            order: Mutex::new(VecDeque::new()),
+            announce: Box::new(announce),
+        })
+    }
+
+    /// Takes in records that were appended to a partition, in the order of their offsets, makes them
+    /// readable and wakes whoever waits. One thread at a time a partition.
+    pub fn appended(&self, partition: &Arc<Partition>, records: Vec<Arc<LogRecord>>) {
+        let Some(last) = records.last() else { return };
+        let end = Offset(last.offset().0 + 1);
+        let count = records.len();
+        let weight: usize = records.iter().map(|record| record.weight()).sum();
+        {
+            let mut ring = partition.ring.lock();
+            let end_before = partition.end();
+            for record in records {
+                ring.push(record, end_before);
+            }
+            partition.raise_end(end);
+        }
+        let taken = u32::try_from(count).expect("an append holds fewer records than that");
+        self.order.lock().push_back((partition.clone(), taken));
+        let total = self.bytes.fetch_add(weight as u64, Ordering::AcqRel) + weight as u64;
+        if total > self.budget_bytes {
+            self.evict();
+        }
+        (self.announce)(partition, count);
+    }
+
+    /// How many bytes it holds, about.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    fn evict(&self) {
+        while self.bytes() > self.budget_bytes {
+            let Some((partition, count)) = self.order.lock().pop_front() else { return };
+            let mut ring = partition.ring.lock();
+            let freed: usize = (0..count).map(|_| ring.pop()).sum();
+            self.bytes.fetch_sub(freed as u64, Ordering::AcqRel);
+        }
+    }
+}

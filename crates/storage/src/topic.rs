@@ -1,0 +1,158 @@
+//! A topic and its partitions as the process shares them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use mesh_frame::{Incarnation, Offset, PartitionId, TopicName};
+use parking_lot::{Mutex, RwLock};
+
+use crate::{LogRecord, TopicInfo, cold::ColdChunks, tail::Ring};
+
+/// A topic of the log.
+#[derive(Debug)]
+pub struct Topic {
+    name: TopicName,
+    incarnation: Incarnation,
+    partitions: RwLock<Arc<[Arc<Partition>]>>,
+    turn: AtomicU64,
+}
+
+impl Topic {
+    pub(crate) fn new(info: &TopicInfo) -> Arc<Self> {
+        let partitions: Vec<Arc<Partition>> = info
+            .partitions
+            .iter()
+            .enumerate()
+            .map(|(id, partition)| {
+                Arc::new(Partition {
+                    topic: info.name.clone(),
+                    id: PartitionId(u32::try_from(id).expect("partition counts fit u32")),
+                    key: partition.key,
+                    start: AtomicU64::new(partition.start.0),
+                    end: AtomicU64::new(partition.end.0),
+                    ring: Mutex::new(Ring::default()),
+                    cold: Mutex::new(ColdChunks::default()),
+                    warming: tokio::sync::Mutex::new(()),
+                })
+            })
+            .collect();
+        Arc::new(Self {
+            name: info.name.clone(),
+            incarnation: info.incarnation,
+            partitions: RwLock::new(partitions.into()),
+            turn: AtomicU64::new(0),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &TopicName {
+        &self.name
+    }
+
+    /// The random number of this log of that name.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Its partitions, in order.
+    pub fn partitions(&self) -> Arc<[Arc<Partition>]> {
+        self.partitions.read().clone()
+    }
+
+    /// The partition of that number.
+    pub fn partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
+        self.partitions.read().get(id.0 as usize).cloned()
+    }
+
+    /// The partition an event with this key goes to: always the same one while their number stays.
+    pub fn partition_of_key(&self, key: &str) -> Arc<Partition> {
+        let partitions = self.partitions.read();
+        let place = xxhash_rust::xxh3::xxh3_64(key.as_bytes()) % partitions.len() as u64;
+        partitions[usize::try_from(place).expect("below the length")].clone()
+    }
+
+    /// The partition whose turn it is for an event without a key.
+    pub fn next_partition(&self) -> Arc<Partition> {
+        let partitions = self.partitions.read();
+        let place = self.turn.fetch_add(1, Ordering::Relaxed) % partitions.len() as u64;
+        partitions[usize::try_from(place).expect("below the length")].clone()
+    }
+}
+
+/// A partition of a topic: a log of records with rising offsets.
+#[derive(Debug)]
+pub struct Partition {
+    topic: TopicName,
+    id: PartitionId,
+    key: u32,
+    start: AtomicU64,
+    end: AtomicU64,
+    pub(crate) ring: Mutex<Ring>,
+    pub(crate) cold: Mutex<ColdChunks>,
+    pub(crate) warming: tokio::sync::Mutex<()>,
+}
+
+/// What the caches know from an offset on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cached {
+    /// Everything up to this offset was given; it may be the end.
+    UpTo(Offset),
+    /// Nothing from the asked offset to this one is there any more: go on from here.
+    GoneTo(Offset),
+    /// The record is in the log but not in memory: [`crate::Storage::warm`] it.
+    Cold,
+}
+
+impl Partition {
+    /// The topic it belongs to.
+    pub fn topic(&self) -> &TopicName {
+        &self.topic
+    }
+
+    /// Its number in the topic.
+    pub fn id(&self) -> PartitionId {
+        self.id
+    }
+
+    /// The driver's own number for it.
+    pub fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// The lowest offset that may still be there.
+    pub fn start(&self) -> Offset {
+        Offset(self.start.load(Ordering::Acquire))
+    }
+
+    /// One past the last offset that can be read.
+    pub fn end(&self) -> Offset {
+        Offset(self.end.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn raise_start(&self, to: Offset) {
+        self.start.fetch_max(to.0, Ordering::AcqRel);
+    }
+
+    pub(crate) fn raise_end(&self, to: Offset) {
+        self.end.fetch_max(to.0, Ordering::AcqRel);
+    }
+
+    /// Copies out cached records at and after `from`, at most `most` of them. Never blocks on a disk.
+    pub fn cached(&self, from: Offset, most: usize, out: &mut Vec<Arc<LogRecord>>) -> Cached {
+        let start = self.start();
+        if from < start {
+            return Cached::GoneTo(start);
+        }
+        // The end is read before the ring: what is appended meanwhile is only seen later.
+        let end = self.end();
+        if from >= end {
+            return Cached::UpTo(end);
+        }
+        if let Some(cached) = self.ring.lock().from(from, end, most, out) {
+            return cached;
+        }
+        self.cold.lock().from(from, most, out).unwrap_or(Cached::Cold)
+    }
+}
