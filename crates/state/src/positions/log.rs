@@ -124,7 +124,7 @@ impl PositionLog {
     pub fn commit(&self, epoch: LedgerEpoch, batch: PositionBatch, durability: Durability) -> Commit {
         let (done, answer) = oneshot::channel();
         if let Err(refused) = self.sender.send(Job { epoch, batch, durability, done }) {
-            drop(refused.0.done.send(Err(CommitError::Closed)));
+            answer_to(refused.0.done, Err(CommitError::Closed));
         }
         answer
     }
@@ -177,7 +177,7 @@ fn run(db: &LocalDb, shared: &Shared, jobs: &Receiver<Job>) {
         write(db, shared, gathered);
         if let Some(closing) = closing {
             for (place, job) in closing.into_iter().enumerate() {
-                drop(job.done.send(if place == 0 { Ok(()) } else { Err(CommitError::Closed) }));
+                answer_to(job.done, if place == 0 { Ok(()) } else { Err(CommitError::Closed) });
             }
             return;
         }
@@ -190,7 +190,7 @@ fn write(db: &LocalDb, shared: &Shared, jobs: Vec<Job>) {
     let (good, stale): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| open && job.epoch == epoch);
     let reason = if shared.full.load(Ordering::Acquire) { CommitError::Full } else { CommitError::Suspended };
     for job in stale {
-        drop(job.done.send(Err(reason)));
+        answer_to(job.done, Err(reason));
     }
     let mut batch = WriteBatch::default();
     let mut durability = Durability::Logged;
@@ -203,8 +203,14 @@ fn write(db: &LocalDb, shared: &Shared, jobs: Vec<Job>) {
     let result = if batch.is_empty() { Ok(()) } else { db.write(batch, durability) };
     let answer = result.map_err(|error| suspend(shared, &error));
     for job in good {
-        // Whoever asked may have gone; the view in memory is told by the epoch.
-        drop(job.done.send(answer));
+        answer_to(job.done, answer);
+    }
+}
+
+/// Whoever asked may have gone: the change is made all the same, and a view in memory is told by the epoch.
+fn answer_to(done: oneshot::Sender<Result<(), CommitError>>, answer: Result<(), CommitError>) {
+    if done.send(answer).is_err() {
+        tracing::trace!("nobody waited for a commit");
     }
 }
 

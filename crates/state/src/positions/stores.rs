@@ -90,6 +90,23 @@ impl PositionBatch {
         self.changes.push(Change::Delete(lane, offset));
     }
 
+    /// The rows it writes (`Some`) and ends (`None`), in order.
+    pub fn rows(&self) -> impl Iterator<Item = (Offset, Option<Row>)> + '_ {
+        self.changes.iter().filter_map(|change| match change {
+            Change::Put(_, offset, row) => Some((*offset, Some(*row))),
+            Change::Delete(_, offset) => Some((*offset, None)),
+            Change::Cursor(..) | Change::Forget(_) => None,
+        })
+    }
+
+    /// The last cursor it sets.
+    pub fn cursor(&self) -> Option<Cursor> {
+        self.changes.iter().rev().find_map(|change| match change {
+            Change::Cursor(_, cursor) => Some(*cursor),
+            Change::Put(..) | Change::Delete(..) | Change::Forget(_) => None,
+        })
+    }
+
     pub(super) fn write_into(&self, db: &LocalDb, batch: &mut WriteBatch) {
         for change in &self.changes {
             match change {

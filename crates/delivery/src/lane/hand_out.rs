@@ -1,0 +1,296 @@
+//! Handing out: first what waits, then what the log has next.
+
+use std::sync::Arc;
+
+use mesh_base::UnixMillis;
+use mesh_frame::Offset;
+use mesh_state::positions::{PositionBatch, Row, RowState};
+use mesh_storage::{Cached, LogRecord};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{AckMode, Demand, Entry, HandOut, Lane, Member, Phase, Source, Taken, Terms, Verdict, Windows};
+
+/// One take looks at no more log records than this, so that a lock is held shortly.
+const LOOK: usize = 2_048;
+/// And at no more waiting deliveries that somebody else should have.
+const SKIP: usize = 512;
+
+/// What a take asks of its group.
+pub struct Judge<'a> {
+    /// Whether a record is wanted.
+    pub verdict: &'a dyn Fn(&LogRecord) -> Verdict,
+    /// Whether another member waits for something right now, so that its keys are left to it.
+    pub has_demand: &'a dyn Fn(Member) -> bool,
+}
+
+/// The hash by which a lane knows a key.
+pub fn key_hash(key: &str) -> u64 {
+    xxh3_64(key.as_bytes())
+}
+
+impl Lane {
+    /// Takes deliveries for a member. See [`Taken`] for what the caller owes.
+    pub fn take(
+        &mut self,
+        demand: &Demand,
+        now: UnixMillis,
+        terms: &Terms,
+        windows: &mut Windows,
+        source: &mut dyn Source,
+        judge: &Judge<'_>,
+    ) -> Taken {
+        let mut take = Take { taken: Taken::default(), bytes: 0, demand, now, terms, judge };
+        take.retries(self, windows, source);
+        if take.taken.cold.is_none() {
+            take.fresh(self, windows, source);
+        }
+        take.taken.next = Offset(self.next);
+        take.taken.auto = terms.ack == AckMode::Auto;
+        take.taken
+    }
+
+    /// Confirms hand-outs whose batch was committed: gives those that still stand. The others were withdrawn
+    /// or ended meanwhile.
+    pub fn handed(&mut self, taken: &Taken) -> Vec<HandOut> {
+        self.committed = self.committed.max(taken.next.0);
+        if taken.auto {
+            return taken.hand_outs.clone();
+        }
+        let mut standing = Vec::with_capacity(taken.hand_outs.len());
+        for hand_out in &taken.hand_outs {
+            let offset = hand_out.record.offset().0;
+            let Some(entry) = self.entries.get_mut(&offset) else { continue };
+            if entry.phase == Phase::Handing && entry.row.serial == hand_out.serial {
+                entry.phase = Phase::Held;
+                self.set_timer(offset, Some(hand_out.locked_until));
+                standing.push(hand_out.clone());
+            }
+        }
+        standing
+    }
+
+    /// Stages the progress that no hand-out carries: what filters dropped. At most once a second.
+    pub fn progress(&mut self) -> Option<(PositionBatch, Offset)> {
+        let volatile = self.entries.range(self.next..).find(|(_, entry)| !entry.durable).map(|(offset, _)| *offset);
+        let target = volatile.unwrap_or(self.scan);
+        (target > self.next).then(|| {
+            let mut batch = PositionBatch::new();
+            self.stage_next(&mut batch, target);
+            (batch, Offset(target))
+        })
+    }
+
+    /// Confirms staged progress.
+    pub fn progressed(&mut self, next: Offset) {
+        self.committed = self.committed.max(next.0);
+    }
+}
+
+struct Take<'a> {
+    taken: Taken,
+    bytes: usize,
+    demand: &'a Demand,
+    now: UnixMillis,
+    terms: &'a Terms,
+    judge: &'a Judge<'a>,
+}
+
+impl Take<'_> {
+    fn is_full(&self) -> bool {
+        let given = self.taken.hand_outs.len();
+        given >= self.demand.most || (given > 0 && self.bytes >= self.demand.bytes)
+    }
+
+    fn left_to_another(&self, lane: &Lane, key: Option<u64>) -> bool {
+        key.and_then(|key| lane.keys.last_member(key))
+            .is_some_and(|last| last != self.demand.member && (self.judge.has_demand)(last))
+    }
+
+    /// What waits and may go to this member, lowest offset first.
+    fn retries(&mut self, lane: &mut Lane, windows: &mut Windows, source: &mut dyn Source) {
+        let mut from = 0;
+        let mut skipped = 0;
+        while !self.is_full() {
+            let run = lane.runs.get(&self.demand.member).and_then(|run| run.range(from..).next().copied());
+            let free = lane.free.range(from..).next().copied();
+            let Some(offset) = run.into_iter().chain(free).min() else { return };
+            from = offset + 1;
+            let key = lane.entries[&offset].row.key;
+            if run != Some(offset) && self.left_to_another(lane, key) {
+                skipped += 1;
+                if skipped == SKIP {
+                    return;
+                }
+                continue;
+            }
+            let mut found = Vec::with_capacity(1);
+            let cached = source.records(Offset(offset), 1, &mut found);
+            let record = found.pop().filter(|record| record.offset().0 == offset);
+            match (record, cached) {
+                (None, Cached::Cold) => {
+                    self.taken.cold = Some(Offset(offset));
+                    return;
+                }
+                (None, Cached::UpTo(_) | Cached::GoneTo(_)) => {
+                    self.taken.dropped.gone += 1;
+                    self.end(lane, offset);
+                }
+                (Some(record), _) => match (self.judge.verdict)(&record) {
+                    Verdict::Deliver => self.hand_out(lane, windows, &record),
+                    Verdict::Filtered => {
+                        self.taken.dropped.filtered += 1;
+                        self.end(lane, offset);
+                    }
+                    Verdict::Expired => {
+                        self.taken.dropped.expired += 1;
+                        self.end(lane, offset);
+                    }
+                },
+            }
+            // A run that goes on is behind the offset just given.
+        }
+    }
+
+    /// What the log has at and after `scan`.
+    fn fresh(&mut self, lane: &mut Lane, windows: &mut Windows, source: &mut dyn Source) {
+        let mut looked = 0;
+        let mut records = Vec::new();
+        while !self.is_full() {
+            let room = self.terms.max_outstanding.saturating_sub(lane.entries.len());
+            if room == 0 && self.terms.ack == AckMode::Explicit {
+                return;
+            }
+            if looked >= LOOK {
+                self.taken.more = true;
+                return;
+            }
+            records.clear();
+            let wanted = (self.demand.most - self.taken.hand_outs.len()).clamp(1, 256);
+            let reached = match source.records(Offset(lane.scan), wanted, &mut records) {
+                Cached::Cold => {
+                    self.taken.cold = Some(Offset(lane.scan));
+                    return;
+                }
+                Cached::GoneTo(start) => {
+                    self.taken.dropped.gone += start.0.saturating_sub(lane.scan);
+                    lane.scan = lane.scan.max(start.0);
+                    continue;
+                }
+                Cached::UpTo(end) => end,
+            };
+            if records.is_empty() {
+                lane.scan = lane.scan.max(reached.0);
+                return;
+            }
+            looked += records.len();
+            for record in &records {
+                if self.is_full() || lane.entries.len() >= self.terms.max_outstanding {
+                    break;
+                }
+                self.look_at(lane, windows, record);
+            }
+        }
+    }
+
+    fn look_at(&mut self, lane: &mut Lane, windows: &mut Windows, record: &Arc<LogRecord>) {
+        let offset = record.offset().0;
+        lane.scan = offset + 1;
+        match (self.judge.verdict)(record) {
+            Verdict::Filtered => self.taken.dropped.filtered += 1,
+            Verdict::Expired => self.taken.dropped.expired += 1,
+            Verdict::Deliver if self.terms.ack == AckMode::Auto => {
+                self.bytes += record.record().event.frame().as_bytes().len();
+                self.taken.hand_outs.push(HandOut {
+                    record: record.clone(),
+                    attempt: 1,
+                    serial: 1,
+                    locked_until: self.now,
+                });
+                lane.stage_next(&mut self.taken.batch, offset + 1);
+            }
+            Verdict::Deliver => {
+                let key = record.record().event.partition_key().map(key_hash);
+                let waits = key.is_some_and(|key| !lane.keys.admits_new(key, self.demand.member))
+                    || (key.is_none_or(|key| !lane.keys.is_outstanding(key)) && self.left_to_another(lane, key));
+                let row = Row {
+                    state: RowState::Waiting,
+                    by_stream: false,
+                    attempt: 0,
+                    serial: 0,
+                    void_below: 0,
+                    first: UnixMillis(0),
+                    last: UnixMillis(0),
+                    at: UnixMillis(0),
+                    key,
+                    member: 0,
+                    epoch: self.terms.epoch,
+                };
+                lane.entries.insert(offset, Entry { row, phase: Phase::Waiting, durable: false, timer: None });
+                if waits {
+                    lane.wait(offset, UnixMillis(0), self.now);
+                } else {
+                    self.hand_out(lane, windows, record);
+                }
+            }
+        }
+    }
+
+    /// Stages one hand-out: the row, rows for everything passed over below it, and `next`.
+    fn hand_out(&mut self, lane: &mut Lane, windows: &mut Windows, record: &Arc<LogRecord>) {
+        let offset = record.offset().0;
+        let locked_until = self.now.plus(self.terms.ack_timeout);
+        let entry = lane.entries.get_mut(&offset).expect("the caller has its entry");
+        let was_durable = entry.durable;
+        let row = &mut entry.row;
+        row.state = RowState::InFlight;
+        row.by_stream = self.demand.by_stream;
+        row.attempt = row.attempt.saturating_add(1);
+        row.serial = row.serial.saturating_add(1);
+        if row.first == UnixMillis(0) {
+            row.first = self.now;
+        }
+        row.last = self.now;
+        row.at = locked_until;
+        row.member = self.demand.member.0;
+        row.epoch = self.terms.epoch;
+        let row = *row;
+        entry.phase = Phase::Handing;
+        entry.durable = true;
+        lane.set_timer(offset, None);
+        if !was_durable {
+            let passed_over: Vec<u64> = lane
+                .entries
+                .range(lane.next..offset)
+                .filter(|(_, entry)| !entry.durable && entry.phase == Phase::Waiting)
+                .map(|(at, _)| *at)
+                .collect();
+            for at in passed_over {
+                let entry = lane.entries.get_mut(&at).expect("found above");
+                entry.durable = true;
+                let row = entry.row;
+                lane.stage_put(&mut self.taken.batch, at, row);
+            }
+            let next = lane.next.max(offset + 1);
+            lane.stage_next(&mut self.taken.batch, next);
+        }
+        lane.stage_put(&mut self.taken.batch, offset, row);
+        lane.occupy(offset, self.now);
+        windows.add(self.demand.member);
+        self.bytes += record.record().event.frame().as_bytes().len();
+        self.taken.hand_outs.push(HandOut {
+            record: record.clone(),
+            attempt: row.attempt,
+            serial: row.serial,
+            locked_until,
+        });
+    }
+
+    /// Stages the end of an entry that nobody gets. An entry the database does not know just goes.
+    fn end(&mut self, lane: &mut Lane, offset: u64) {
+        if lane.entries.get(&offset).is_some_and(|entry| entry.durable) {
+            self.taken.batch.delete_row(lane.key, Offset(offset));
+        }
+        lane.begin_end(offset, self.now);
+        self.taken.ends.push(Offset(offset));
+    }
+}

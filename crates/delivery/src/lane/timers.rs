@@ -1,0 +1,112 @@
+//! What time does to a lane: locks run out, waits end, attempts are used up.
+
+use mesh_base::UnixMillis;
+use mesh_frame::Offset;
+use mesh_state::positions::{EndReason, PositionBatch, RowState};
+
+use super::{Lane, Member, Phase, Terms, Windows};
+
+impl Lane {
+    /// Brings the lane to `now`. What it stages need not be waited for: a lock that ran out says the same
+    /// after a restart. `true`: something became ready, or a dead letter is due.
+    pub fn advance(
+        &mut self,
+        now: UnixMillis,
+        terms: &Terms,
+        windows: &mut Windows,
+        batch: &mut PositionBatch,
+    ) -> bool {
+        let mut changed = false;
+        while let Some((at, offset)) = self.timers.first().copied() {
+            if at > now.0 {
+                break;
+            }
+            self.timers.pop_first();
+            let Some(entry) = self.entries.get_mut(&offset) else { continue };
+            entry.timer = None;
+            let row = entry.row;
+            match entry.phase {
+                Phase::Held => {
+                    let due = row.at.plus(terms.backoff.random_delay(row.attempt));
+                    self.fail(offset, due, now, terms, windows, batch);
+                }
+                Phase::Waiting => self.wait(offset, row.at.min(now), now),
+                Phase::Handing | Phase::Condemned(_) | Phase::Ending => continue,
+            }
+            changed = true;
+        }
+        changed
+    }
+
+    /// An attempt failed: wait until `due`, or become a dead letter when it was the last. What the member
+    /// has of the same key behind it is withdrawn.
+    pub(super) fn fail(
+        &mut self,
+        offset: u64,
+        due: UnixMillis,
+        now: UnixMillis,
+        terms: &Terms,
+        windows: &mut Windows,
+        batch: &mut PositionBatch,
+    ) {
+        let Some(entry) = self.entries.get_mut(&offset) else { return };
+        if entry.in_window() {
+            windows.remove(Member(entry.row.member));
+        }
+        let (key, attempt) = (entry.row.key, entry.row.attempt);
+        if terms.max_attempts > 0 && attempt >= terms.max_attempts {
+            self.condemn(offset, EndReason::AttemptsExhausted, now, batch);
+        } else {
+            self.wait(offset, due, now);
+        }
+        if let Some(key) = key {
+            self.withdraw_behind(key, offset, now, windows, batch);
+        }
+    }
+
+    /// Makes an entry a dead letter to be.
+    pub(super) fn condemn(&mut self, offset: u64, reason: EndReason, now: UnixMillis, batch: &mut PositionBatch) {
+        self.set_timer(offset, None);
+        let Some(entry) = self.entries.get_mut(&offset) else { return };
+        entry.phase = Phase::Condemned(reason);
+        entry.row.state = RowState::Condemned(reason);
+        entry.row.at = now;
+        let row = entry.row;
+        self.stage_put(batch, offset, row);
+        self.condemned.insert(offset);
+        self.settle(offset, now);
+    }
+
+    /// Takes back what a member has of a key behind an event that comes again first: uncounted, ids void.
+    pub(super) fn withdraw_behind(
+        &mut self,
+        key: u64,
+        offset: u64,
+        now: UnixMillis,
+        windows: &mut Windows,
+        batch: &mut PositionBatch,
+    ) {
+        for behind in self.keys.flying_behind(key, offset) {
+            self.withdraw(behind, now, windows, batch);
+        }
+        self.place_key(key, now);
+    }
+
+    /// Takes back one hand-out: uncounted, its ids void, due at once. `false`: it is not with a member.
+    pub(super) fn withdraw(
+        &mut self,
+        offset: u64,
+        now: UnixMillis,
+        windows: &mut Windows,
+        batch: &mut PositionBatch,
+    ) -> bool {
+        let Some(entry) = self.entries.get_mut(&offset).filter(|entry| entry.in_window()) else { return false };
+        windows.remove(Member(entry.row.member));
+        entry.row.attempt = entry.row.attempt.saturating_sub(1);
+        entry.row.void_below = entry.row.serial + 1;
+        self.wait(offset, now, now);
+        let row = self.entries[&offset].row;
+        batch.put_row(self.key, Offset(offset), row);
+        true
+    }
+}
