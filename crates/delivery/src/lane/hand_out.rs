@@ -12,6 +12,8 @@ use super::{AckMode, Demand, Entry, HandOut, Lane, Member, Phase, Source, Taken,
 
 /// One take looks at no more log records than this, so that a lock is held shortly.
 const LOOK: usize = 2_048;
+/// What a delivery takes in an answer beside its event, about.
+const ENVELOPE_BYTES: usize = 512;
 /// And at no more waiting deliveries that somebody else should have.
 const SKIP: usize = 512;
 
@@ -39,7 +41,7 @@ impl Lane {
         source: &mut dyn Source,
         judge: &Judge<'_>,
     ) -> Taken {
-        let mut take = Take { taken: Taken::default(), bytes: 0, demand, now, terms, judge };
+        let mut take = Take { taken: Taken::default(), bytes: 0, closed: false, demand, now, terms, judge };
         take.retries(self, windows, source);
         if take.taken.cold.is_none() {
             take.fresh(self, windows, source);
@@ -89,6 +91,8 @@ impl Lane {
 struct Take<'a> {
     taken: Taken,
     bytes: usize,
+    /// The next event would pass the bound of bytes.
+    closed: bool,
     demand: &'a Demand,
     now: UnixMillis,
     terms: &'a Terms,
@@ -97,8 +101,17 @@ struct Take<'a> {
 
 impl Take<'_> {
     fn is_full(&self) -> bool {
-        let given = self.taken.hand_outs.len();
-        given >= self.demand.most || (given > 0 && self.bytes >= self.demand.bytes)
+        self.closed || self.taken.hand_outs.len() >= self.demand.most
+    }
+
+    /// Whether a record still fits into the answer; the first always does.
+    fn fits(&mut self, record: &LogRecord) -> bool {
+        let bytes = record.json().len() + ENVELOPE_BYTES;
+        self.closed = !self.taken.hand_outs.is_empty() && self.bytes + bytes > self.demand.bytes;
+        if !self.closed {
+            self.bytes += bytes;
+        }
+        !self.closed
     }
 
     fn left_to_another(&self, lane: &Lane, key: Option<u64>) -> bool {
@@ -136,7 +149,8 @@ impl Take<'_> {
                     self.end(lane, offset);
                 }
                 (Some(record), _) => match (self.judge.verdict)(&record) {
-                    Verdict::Deliver => self.hand_out(lane, windows, &record),
+                    Verdict::Deliver if self.fits(&record) => self.hand_out(lane, windows, &record),
+                    Verdict::Deliver => return,
                     Verdict::Filtered => {
                         self.taken.dropped.filtered += 1;
                         self.end(lane, offset);
@@ -194,12 +208,15 @@ impl Take<'_> {
 
     fn look_at(&mut self, lane: &mut Lane, windows: &mut Windows, record: &Arc<LogRecord>) {
         let offset = record.offset().0;
+        let verdict = (self.judge.verdict)(record);
+        if verdict == Verdict::Deliver && !self.fits(record) {
+            return;
+        }
         lane.scan = offset + 1;
-        match (self.judge.verdict)(record) {
+        match verdict {
             Verdict::Filtered => self.taken.dropped.filtered += 1,
             Verdict::Expired => self.taken.dropped.expired += 1,
             Verdict::Deliver if self.terms.ack == AckMode::Auto => {
-                self.bytes += record.record().event.frame().as_bytes().len();
                 self.taken.hand_outs.push(HandOut {
                     record: record.clone(),
                     attempt: 1,
@@ -276,7 +293,6 @@ impl Take<'_> {
         lane.stage_put(&mut self.taken.batch, offset, row);
         lane.occupy(offset, self.now);
         windows.add(self.demand.member);
-        self.bytes += record.record().event.frame().as_bytes().len();
         self.taken.hand_outs.push(HandOut {
             record: record.clone(),
             attempt: row.attempt,

@@ -156,7 +156,7 @@ pub struct Demand {
     pub member: Member,
     /// Deliveries at most: the smallest of what was asked, the share and the window.
     pub most: usize,
-    /// Bytes of frames after which it stops; at least one delivery is given.
+    /// Bytes of the answer at most; at least one delivery is given.
     pub bytes: usize,
     /// Whether it goes to a stream: after a restart such deliveries are due at once.
     pub by_stream: bool,
@@ -257,6 +257,16 @@ impl Lane {
     /// The same of one member.
     pub fn pending_of(&self, member: Member) -> usize {
         self.entries.values().filter(|entry| entry.row.attempt > 0 && entry.member() == member).count()
+    }
+
+    /// Whether a delivery is staged to end: its fate is that of the commit.
+    pub fn is_ending(&self, offset: Offset) -> bool {
+        self.entries.get(&offset.0).is_some_and(|entry| entry.phase == Phase::Ending)
+    }
+
+    /// Whether a delivery is outstanding, in any state.
+    pub fn has(&self, offset: Offset) -> bool {
+        self.entries.contains_key(&offset.0)
     }
 
     /// Outstanding entries, of any kind.

@@ -1,0 +1,45 @@
+# What people run and what CI runs. Everything is stock cargo behind two scripts: one installs the
+# system packages that are missing, one compiles RocksDB once for all profiles.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.NOTPARALLEL:
+.PHONY: run build test system native format lint doc unit reference
+
+# Arguments of the server: make run ARGS=-Deventmesh.http.port=8080
+ARGS ?=
+NATIVE = native=$$(scripts/native-rocksdb); eval "$$native"
+
+run: system
+	$(NATIVE); exec cargo run --release --bin eventmesh -- standalone $(ARGS)
+
+build: system
+	$(NATIVE); cargo build --release --bin eventmesh
+
+# The whole gate.
+test: system native format lint doc unit
+
+system:
+	scripts/system-packages
+
+native:
+	scripts/step rocksdb true
+
+format:
+	scripts/step format cargo fmt --all --check
+
+lint:
+	scripts/step lint cargo clippy --workspace --all-targets -- -D warnings
+
+doc:
+	scripts/step documentation env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
+
+unit:
+	scripts/step tests cargo test --workspace
+
+# The documents that are made from the code; a test says when they are out of date.
+reference: system
+	$(NATIVE); cargo build --bin eventmesh; \
+	  run() { cargo run -q --bin eventmesh -- config reference --format "$$1" > "$$2.new"; mv "$$2.new" "$$2"; }; \
+	  run properties conf/eventmesh.properties; run markdown docs/configuration.md

@@ -1,0 +1,86 @@
+//! Clients: which groups a client is a member of, and who was evicted lately.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use mesh_base::UnixMillis;
+use mesh_frame::{ClientId, TenantId};
+use parking_lot::RwLock;
+
+use crate::group::Group;
+
+/// An eviction is remembered this long, and no more of them than that.
+const REMEMBERED_FOR: Duration = Duration::from_secs(24 * 3_600);
+const REMEMBERED: usize = 10_000;
+
+type Key = (TenantId, ClientId);
+
+/// The clients of this instance.
+#[derive(Debug, Default)]
+pub(crate) struct Clients(RwLock<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    groups: HashMap<Key, Vec<Arc<Group>>>,
+    evicted: HashMap<Key, UnixMillis>,
+    evictions: VecDeque<(UnixMillis, Key)>,
+}
+
+impl Clients {
+    /// The groups of a client; `None`: there is no such client.
+    pub(crate) fn groups(&self, tenant: &TenantId, client: &ClientId) -> Option<Vec<Arc<Group>>> {
+        self.0.read().groups.get(&(tenant.clone(), client.clone())).cloned()
+    }
+
+    pub(crate) fn joined(&self, tenant: &TenantId, client: &ClientId, group: &Arc<Group>) {
+        let key = (tenant.clone(), client.clone());
+        let mut table = self.0.write();
+        table.evicted.remove(&key);
+        let groups = table.groups.entry(key).or_default();
+        if !groups.iter().any(|other| Arc::ptr_eq(other, group)) {
+            groups.push(group.clone());
+        }
+    }
+
+    pub(crate) fn left(&self, tenant: &TenantId, client: &ClientId, group: &Arc<Group>) {
+        let key = (tenant.clone(), client.clone());
+        let mut table = self.0.write();
+        if let Some(groups) = table.groups.get_mut(&key) {
+            groups.retain(|other| !Arc::ptr_eq(other, group));
+            if groups.is_empty() {
+                table.groups.remove(&key);
+            }
+        }
+    }
+
+    /// Remembers that a client was removed without having asked for it.
+    pub(crate) fn evicted(&self, tenant: &TenantId, client: &ClientId, now: UnixMillis) {
+        let key = (tenant.clone(), client.clone());
+        let mut table = self.0.write();
+        table.evicted.insert(key.clone(), now);
+        table.evictions.push_back((now, key));
+        while let Some((at, _)) = table.evictions.front()
+            && (table.evictions.len() > REMEMBERED || now.since(*at) > REMEMBERED_FOR)
+        {
+            let Some((at, key)) = table.evictions.pop_front() else { return };
+            if table.evicted.get(&key) == Some(&at) {
+                table.evicted.remove(&key);
+            }
+        }
+    }
+
+    /// Whether a client was evicted lately and has not come back.
+    pub(crate) fn was_evicted(&self, tenant: &TenantId, client: &ClientId, now: UnixMillis) -> bool {
+        let table = self.0.read();
+        let at = table.evicted.get(&(tenant.clone(), client.clone()));
+        at.is_some_and(|at| now.since(*at) <= REMEMBERED_FOR)
+    }
+
+    /// How many clients there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.read().groups.len()
+    }
+}

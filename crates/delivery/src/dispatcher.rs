@@ -1,0 +1,313 @@
+//! `ReliableDispatcher`: hands out, settles, and counts what is pending, for every group of the process.
+//!
+//! The poller's own task takes and commits; nothing is buffered for a group. A delivery is told to a client
+//! only after its row is in the write-ahead log, an ack only after its row is gone from it. While the ledger
+//! cannot write, everything answers [`LedgerUnavailable`] and stays as it is.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use mesh_base::{BackendError, Clock, UnixMillis};
+use mesh_frame::{ClientId, Epoch, TenantId, TopicName};
+use mesh_rocks::Durability;
+use mesh_state::{
+    positions::{CommitError, LedgerEpoch, PositionBatch, Positions},
+    shared::{GroupId, MetaBackedDeadLetterStore},
+};
+use mesh_storage::{Partition, Storage};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+
+use crate::{
+    DeliverySignals, DeliveryTopology,
+    client::Clients,
+    delivery_id::DeliveryIds,
+    group::{Group, PartitionLane},
+    schedule::Schedule,
+};
+
+/// The ledger cannot write or be read now: the same request can be tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerUnavailable {
+    /// A commit did not happen.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The position database or the log could not be read.
+    #[error("{}", .0.chain())]
+    Backend(#[from] BackendError),
+}
+
+impl LedgerUnavailable {
+    /// Whether the disk is full.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Commit(error) => *error == CommitError::Full,
+            Self::Backend(error) => error.kind() == mesh_base::BackendErrorKind::Full,
+        }
+    }
+}
+
+/// Bounds of the dispatcher.
+#[derive(Clone, Copy, Debug)]
+pub struct DeliveryLimits {
+    /// Outstanding rows a group may have on a partition.
+    pub outstanding: usize,
+    /// Outstanding rows of the process.
+    pub outstanding_total: usize,
+    /// Subscriptions a client may have.
+    pub subscriptions_per_client: usize,
+    /// Bytes an answer to a poll may have.
+    pub answer_bytes: usize,
+    /// How long an append of a dead letter may take.
+    pub publish_timeout: Duration,
+}
+
+/// What the dispatcher stands on.
+pub struct Foundations {
+    /// Time.
+    pub clock: Clock,
+    /// The log.
+    pub storage: Storage,
+    /// Cursors and ledger.
+    pub positions: Arc<Positions>,
+    /// The ledger of dead letters.
+    pub dead_letters: MetaBackedDeadLetterStore,
+    /// Which partitions to poll.
+    pub topology: DeliveryTopology,
+    /// The name of this instance.
+    pub instance: mesh_frame::InstanceId,
+    /// Bounds.
+    pub limits: DeliveryLimits,
+    /// Metrics.
+    pub signals: DeliverySignals,
+}
+
+/// The dispatcher; cheap to clone.
+#[derive(Clone)]
+pub struct ReliableDispatcher(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) clock: Clock,
+    pub(crate) storage: Storage,
+    pub(crate) positions: Arc<Positions>,
+    pub(crate) dead_letters: MetaBackedDeadLetterStore,
+    pub(crate) topology: DeliveryTopology,
+    pub(crate) instance: mesh_frame::InstanceId,
+    pub(crate) limits: DeliveryLimits,
+    pub(crate) signals: DeliverySignals,
+    pub(crate) ids: DeliveryIds,
+    pub(crate) epoch: Epoch,
+    pub(crate) groups: RwLock<Directory>,
+    pub(crate) clients: Clients,
+    pub(crate) schedule: Schedule,
+    /// Groups with something condemned.
+    pub(crate) condemned: Mutex<Vec<u64>>,
+    pub(crate) condemned_signal: Notify,
+    pub(crate) buried_signal: Notify,
+}
+
+/// Every group, by number, by id and by topic.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    pub(crate) by_number: HashMap<u64, Arc<Group>>,
+    pub(crate) by_id: HashMap<GroupId, Arc<Group>>,
+    pub(crate) by_topic: HashMap<TopicName, Vec<Arc<Group>>>,
+}
+
+impl Directory {
+    pub(crate) fn add(&mut self, group: &Arc<Group>) {
+        self.by_number.insert(group.number, group.clone());
+        self.by_id.insert(group.id.clone(), group.clone());
+        self.by_topic.entry(group.id.topic.clone()).or_default().push(group.clone());
+    }
+
+    pub(crate) fn remove(&mut self, group: &Arc<Group>) {
+        self.by_number.remove(&group.number);
+        self.by_id.remove(&group.id);
+        if let Some(groups) = self.by_topic.get_mut(&group.id.topic) {
+            groups.retain(|other| !Arc::ptr_eq(other, group));
+            if groups.is_empty() {
+                self.by_topic.remove(&group.id.topic);
+            }
+        }
+    }
+}
+
+impl ReliableDispatcher {
+    /// A dispatcher without groups; [`crate::Groups::recover`] brings them.
+    pub fn new(on: Foundations) -> Self {
+        let ids = DeliveryIds::new(&on.positions.secret(), on.instance.as_str());
+        let epoch = on.positions.boots();
+        Self(Arc::new(Inner {
+            clock: on.clock,
+            storage: on.storage,
+            positions: on.positions,
+            dead_letters: on.dead_letters,
+            topology: on.topology,
+            instance: on.instance,
+            limits: on.limits,
+            signals: on.signals,
+            ids,
+            epoch,
+            groups: RwLock::default(),
+            clients: Clients::default(),
+            schedule: Schedule::default(),
+            condemned: Mutex::default(),
+            condemned_signal: Notify::new(),
+            buried_signal: Notify::new(),
+        }))
+    }
+
+    /// Told of every append, from the thread that made it.
+    pub fn appended(&self, topic: &TopicName, records: usize) {
+        let groups = self.0.groups.read();
+        for group in groups.by_topic.get(topic).into_iter().flatten() {
+            group.waiters.wake(records);
+        }
+    }
+
+    /// Deliveries handed out and not finished, over all groups.
+    pub fn pending_count(&self) -> usize {
+        self.0.all_groups().iter().map(|group| group.state.lock().pending()).sum()
+    }
+
+    /// Outstanding rows over all groups.
+    pub fn outstanding_count(&self) -> usize {
+        self.0.all_groups().iter().map(|group| group.state.lock().outstanding()).sum()
+    }
+
+    /// Why the ledger cannot write now, when it cannot.
+    pub fn suspension(&self) -> Option<CommitError> {
+        self.0.positions.log().suspension()
+    }
+
+    /// The epoch of this instance, as deliveries show it.
+    pub fn epoch(&self) -> Epoch {
+        self.0.epoch
+    }
+}
+
+impl Inner {
+    pub(crate) fn all_groups(&self) -> Vec<Arc<Group>> {
+        self.groups.read().by_number.values().cloned().collect()
+    }
+
+    pub(crate) fn group(&self, number: u64) -> Option<Arc<Group>> {
+        self.groups.read().by_number.get(&number).cloned()
+    }
+
+    /// Makes sure that a group's lanes are of the ledger's present view: loads them when they are not.
+    pub(crate) async fn ensure_lanes(&self, group: &Arc<Group>) -> Result<LedgerEpoch, LedgerUnavailable> {
+        loop {
+            let epoch = self.positions.log().epoch();
+            if group.state.lock().epoch == Some(epoch) {
+                return Ok(epoch);
+            }
+            if let Some(suspension) = self.positions.log().suspension() {
+                return Err(suspension.into());
+            }
+            let _single_flight = group.loading.lock().await;
+            let epoch = self.positions.log().epoch();
+            if group.state.lock().epoch == Some(epoch) {
+                return Ok(epoch);
+            }
+            let partitions = self.polled(group);
+            let (positions, wanted, now) = (self.positions.clone(), group.clone(), self.clock.now());
+            let read = tokio::task::spawn_blocking(move || wanted.read_lanes(&positions, &partitions, now)).await;
+            let (lanes, windows) = read.map_err(|error| {
+                BackendError::new(mesh_base::BackendErrorKind::Unavailable, "offset store", "loading a group")
+                    .with_source(error)
+            })??;
+            // A suspension while it was read: what was read may be older than what is committed.
+            if self.positions.log().epoch() == epoch && self.positions.log().is_open() {
+                self.install_lanes(group, lanes, windows, epoch);
+                return Ok(epoch);
+            }
+        }
+    }
+
+    pub(crate) fn install_lanes(
+        &self,
+        group: &Arc<Group>,
+        lanes: Vec<PartitionLane>,
+        windows: crate::lane::Windows,
+        epoch: LedgerEpoch,
+    ) {
+        let mut state = group.state.lock();
+        state.lanes = lanes;
+        state.windows = windows;
+        state.epoch = Some(epoch);
+        let timer = state.next_timer();
+        let condemned = state.lanes.iter().any(|lane| lane.lane.condemned().next().is_some());
+        drop(state);
+        if let Some(at) = timer {
+            self.schedule.no_later_than(group, at);
+        }
+        if condemned {
+            self.condemn(group);
+        }
+    }
+
+    /// The partitions of a group's topic that this instance polls.
+    pub(crate) fn polled(&self, group: &Group) -> Vec<Arc<Partition>> {
+        self.topology.partitions(&group.topic).into_iter().filter_map(|id| group.topic.partition(id)).collect()
+    }
+
+    /// Commits without waiting; what fails shows as a suspension.
+    pub(crate) fn commit_later(&self, epoch: LedgerEpoch, batch: PositionBatch) {
+        if !batch.is_empty() {
+            drop(self.positions.log().commit(epoch, batch, Durability::Logged));
+        }
+    }
+
+    /// Tells the undertaker that a group has something for it.
+    pub(crate) fn condemn(&self, group: &Group) {
+        self.condemned.lock().push(group.number);
+        self.condemned_signal.notify_one();
+    }
+
+    /// Wakes as many waiters as have something to look for, and sets the group's next timer.
+    pub(crate) fn after(&self, group: &Arc<Group>) {
+        let (work, timer) = {
+            let state = group.state.lock();
+            let work = if group.waiters.len() > 0 && state.has_work() { state.available() } else { 0 };
+            (work, state.next_timer())
+        };
+        group.waiters.wake(work);
+        if let Some(at) = timer {
+            self.schedule.no_later_than(group, at);
+        }
+    }
+
+    /// Brings a group to now: locks that ran out, waits that ended. Called by the ticker.
+    pub(crate) fn tick(&self, group: &Arc<Group>, now: UnixMillis) -> bool {
+        group.scheduled.store(u64::MAX, Ordering::Release);
+        let epoch = self.positions.log().epoch();
+        let mut batch = PositionBatch::new();
+        let condemned = {
+            let mut guard = group.state.lock();
+            let state = &mut *guard;
+            if state.epoch != Some(epoch) {
+                return false;
+            }
+            for lane in &mut state.lanes {
+                lane.lane.advance(now, &state.terms, &mut state.windows, &mut batch);
+            }
+            self.commit_later(epoch, batch);
+            state.lanes.iter().any(|lane| lane.lane.condemned().next().is_some())
+        };
+        if condemned {
+            self.condemn(group);
+        }
+        self.after(group);
+        true
+    }
+
+    /// The groups a client is a member of.
+    pub(crate) fn groups_of(&self, tenant: &TenantId, client: &ClientId) -> Option<Vec<Arc<Group>>> {
+        self.clients.groups(tenant, client)
+    }
+}

@@ -1,0 +1,224 @@
+//! A group: its settings, its members, its lanes, and who waits.
+//!
+//! One short mutex guards it, never held over an await. Batches are handed to the position log under that
+//! mutex, so that they are committed in the order they were made.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use mesh_base::{BackendError, UnixMillis};
+use mesh_frame::{ClientId, Offset, SubscriptionId, TenantId};
+use mesh_state::{
+    positions::{Cursor, DeliveryStateStore, LaneKey, LedgerEpoch, OffsetStore, Positions},
+    shared::{GroupId, GroupKind},
+};
+use mesh_storage::{Cached, LogRecord, Partition, Topic};
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    lane::{Lane, Member, Source, Terms, Verdict, Windows},
+    settings::Settings,
+    waiters::Waiters,
+};
+
+/// A member as its group knows it.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// The id its subscribe was answered with.
+    pub subscription: SubscriptionId,
+    /// What may be handed out to it and not settled.
+    pub max_in_flight: u32,
+}
+
+/// A group of a topic.
+#[derive(Debug)]
+pub struct Group {
+    pub(crate) id: GroupId,
+    /// Its number: for ever its own.
+    pub(crate) number: u64,
+    pub(crate) generation: u32,
+    pub(crate) topic: Arc<Topic>,
+    pub(crate) state: Mutex<GroupState>,
+    pub(crate) waiters: Waiters,
+    pub(crate) loading: tokio::sync::Mutex<()>,
+    /// When the ticker looks at it next, in milliseconds; `u64::MAX`: not at all.
+    pub(crate) scheduled: AtomicU64,
+    /// Whether filters dropped something since the last progress.
+    pub(crate) dirty: AtomicBool,
+    /// Whether it was removed.
+    pub(crate) closed: AtomicBool,
+}
+
+/// What the mutex guards.
+#[derive(Debug)]
+pub(crate) struct GroupState {
+    pub(crate) settings: Settings,
+    pub(crate) terms: Terms,
+    pub(crate) members: HashMap<ClientId, Membership>,
+    pub(crate) windows: Windows,
+    pub(crate) lanes: Vec<PartitionLane>,
+    /// The view of the database the lanes are of; `None`: not loaded.
+    pub(crate) epoch: Option<LedgerEpoch>,
+    pub(crate) turn: usize,
+}
+
+/// A lane with its partition.
+#[derive(Debug)]
+pub(crate) struct PartitionLane {
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) lane: Lane,
+}
+
+impl Group {
+    pub(crate) fn new(
+        id: GroupId,
+        number: u64,
+        generation: u32,
+        topic: Arc<Topic>,
+        settings: Settings,
+        terms: Terms,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            number,
+            generation,
+            topic,
+            state: Mutex::new(GroupState {
+                settings,
+                terms,
+                members: HashMap::new(),
+                windows: Windows::default(),
+                lanes: Vec::new(),
+                epoch: None,
+                turn: 0,
+            }),
+            waiters: Waiters::default(),
+            loading: tokio::sync::Mutex::new(()),
+            scheduled: AtomicU64::new(u64::MAX),
+            dirty: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Tenant, topic, kind and name.
+    pub fn id(&self) -> &GroupId {
+        &self.id
+    }
+
+    /// The settings it has now.
+    pub fn settings(&self) -> Settings {
+        self.state.lock().settings.clone()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn lane_key(&self, partition: &Partition) -> LaneKey {
+        LaneKey { group: self.number, generation: self.generation, partition: partition.id() }
+    }
+
+    /// Reads its lanes from the database. Blocks; nothing may be committed for the group meanwhile.
+    pub(crate) fn read_lanes(
+        &self,
+        positions: &Positions,
+        partitions: &[Arc<Partition>],
+        now: UnixMillis,
+    ) -> Result<(Vec<PartitionLane>, Windows), BackendError> {
+        let terms = self.state.lock().terms;
+        let (offsets, deliveries) = (positions.offsets(), positions.deliveries());
+        let mut windows = Windows::default();
+        let mut lanes = Vec::with_capacity(partitions.len());
+        for partition in partitions {
+            let key = self.lane_key(partition);
+            // A partition added after the group was made: the group starts at its beginning.
+            let cursor = offsets
+                .cursor(key)?
+                .unwrap_or(Cursor { next_to_read: Offset(0), incarnation: self.topic.incarnation() });
+            let rows = deliveries.rows(key)?;
+            let lane = Lane::load(key, cursor, rows, &terms, &mut windows, now);
+            lanes.push(PartitionLane { partition: partition.clone(), lane });
+        }
+        Ok((lanes, windows))
+    }
+}
+
+impl GroupState {
+    pub(crate) fn lane(&mut self, partition: mesh_frame::PartitionId) -> Option<&mut Lane> {
+        self.lanes.iter_mut().find(|lane| lane.partition.id() == partition).map(|lane| &mut lane.lane)
+    }
+
+    /// Up to how many deliveries a member could take, cheaply and about.
+    pub(crate) fn available(&self) -> usize {
+        self.lanes
+            .iter()
+            .map(|lane| {
+                let unseen = lane.partition.end().0.saturating_sub(lane.lane.scanned().0);
+                lane.lane.ready() + usize::try_from(unseen).unwrap_or(usize::MAX / 4_096)
+            })
+            .sum()
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<UnixMillis> {
+        self.lanes.iter().filter_map(|lane| lane.lane.next_timer()).min()
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.lane.pending()).sum()
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.lane.outstanding()).sum()
+    }
+
+    /// Whether anybody could be given something now.
+    pub(crate) fn has_work(&self) -> bool {
+        self.lanes.iter().any(|lane| {
+            lane.lane.ready() > 0
+                || (lane.lane.scanned() < lane.partition.end()
+                    && lane.lane.outstanding() < self.terms.max_outstanding)
+        })
+    }
+}
+
+/// The member that a client is.
+pub(crate) fn member_of(tenant: &TenantId, client: &ClientId) -> Member {
+    let mut bytes = Vec::with_capacity(tenant.as_str().len() + client.as_str().len() + 1);
+    bytes.extend_from_slice(tenant.as_str().as_bytes());
+    bytes.push(0);
+    bytes.extend_from_slice(client.as_str().as_bytes());
+    // 0 is "nobody" in a row.
+    Member(xxh3_64(&bytes).max(1))
+}
+
+/// The kind of group a mode makes.
+pub(crate) fn kind_of(settings: &Settings) -> GroupKind {
+    if settings.mode.is_shared() { GroupKind::LoadBalance } else { GroupKind::Broadcast }
+}
+
+/// Whether a group wants a record now.
+pub(crate) fn verdict(settings: &Settings, record: &LogRecord, now: UnixMillis) -> Verdict {
+    let stored = record.record();
+    if stored.event.expires_at_ms(stored.accepted_at_ms).is_some_and(|at| at <= now.0) {
+        Verdict::Expired
+    } else if settings.filters.iter().all(|filter| filter.matches(&stored.event)) {
+        Verdict::Deliver
+    } else {
+        Verdict::Filtered
+    }
+}
+
+/// A partition's caches as a lane's source.
+pub(crate) struct PartitionSource<'a>(pub(crate) &'a Partition);
+
+impl Source for PartitionSource<'_> {
+    fn records(&mut self, from: Offset, most: usize, out: &mut Vec<Arc<LogRecord>>) -> Cached {
+        self.0.cached(from, most, out)
+    }
+}

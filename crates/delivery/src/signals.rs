@@ -1,0 +1,40 @@
+//! Delivery's metrics.
+
+use mesh_base::{Counter, CounterFamily, Signals};
+
+/// Counters of the dispatcher.
+#[derive(Clone, Debug)]
+pub struct DeliverySignals {
+    /// Deliveries handed out.
+    pub dispatched: Counter,
+    /// Those of them that were not the first attempt.
+    pub redelivered: Counter,
+    /// Deliveries acknowledged.
+    pub acked: Counter,
+    /// Dead letters stored.
+    pub dead_lettered: Counter,
+    /// Events that ended otherwise, by reason.
+    pub dropped: CounterFamily,
+    /// Answers that never reached their client, so that their deliveries came back uncounted.
+    pub returned: Counter,
+}
+
+impl DeliverySignals {
+    /// Registers them.
+    pub fn new(signals: &Signals) -> Self {
+        Self {
+            dispatched: signals.counter("dispatched", "Deliveries handed out"),
+            redelivered: signals.counter("redelivered", "Deliveries handed out again"),
+            acked: signals.counter("acked", "Deliveries acknowledged"),
+            dead_lettered: signals.counter("dead_lettered", "Dead letters stored"),
+            dropped: signals.counters("dropped", "Events that ended without an ack or a dead letter, by reason"),
+            returned: signals.counter("returned", "Deliveries whose answer never reached the client"),
+        }
+    }
+
+    pub(crate) fn drop_by(&self, reason: &'static str, count: u64) {
+        if count > 0 {
+            self.dropped.get_or_create(&vec![("reason", reason.to_owned())]).inc_by(count);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The command line.
+//!
+//! Every command takes `-Dkey=value`. Exit codes: 0 when it did what it says, 64 when the command line or the
+//! configuration is wrong, 1 for anything else.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{
+    boot,
+    config::{Given, Mode, Problem, Settings, Warning, reference, report, validate},
+    logging,
+};
+
+/// The exit code for a wrong command line or configuration.
+const CONFIGURATION: u8 = 64;
+
+/// An event mesh: publish CloudEvents over HTTP, get each of them until you acknowledge it.
+#[derive(Debug, Parser)]
+#[command(name = "eventmesh", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a server with nothing configured: embedded storage, loopback, data in ./data
+    Standalone(Sources),
+    /// Start a server; its storage must be configured
+    Server(Sources),
+    /// Look at the configuration without starting anything
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the version
+    Version(Sources),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Report every problem of the configuration
+    Check(Inspect),
+    /// Print every key with the value that holds and where it comes from
+    Show(Inspect),
+    /// Print the documentation of every key
+    Reference {
+        /// What to print
+        #[arg(long, value_enum, default_value_t = Format::Properties)]
+        format: Format,
+        #[command(flatten)]
+        sources: Sources,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Inspect {
+    /// Judge as `eventmesh standalone` would; otherwise as `eventmesh server`
+    #[arg(long)]
+    standalone: bool,
+    #[command(flatten)]
+    sources: Sources,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// The properties file with every key commented out
+    Properties,
+    /// The reference page
+    Markdown,
+}
+
+/// Where the configuration comes from; the environment is always one of the sources.
+#[derive(Debug, Args)]
+struct Sources {
+    /// A file in the Java properties format
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A key and its value; beats the environment, which beats the file
+    #[arg(short = 'D', value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    definitions: Vec<String>,
+}
+
+impl Sources {
+    fn validate(&self, mode: Mode) -> Result<(Settings, Vec<Warning>), Vec<Problem>> {
+        let mut given = Given::new();
+        if let Some(path) = &self.config {
+            given = given.with_file(path);
+        }
+        given = given.with_environment(std::env::vars_os());
+        validate(given.with_definitions(self.definitions.iter().map(String::as_str)), mode)
+    }
+}
+
+/// Does what the command line says; the result is how the process ends.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => {
+            // Help and version are answers, not errors; when nobody reads them there is nothing to do.
+            drop(answer.print());
+            return if answer.use_stderr() { ExitCode::from(CONFIGURATION) } else { ExitCode::SUCCESS };
+        }
+    };
+    match cli.command {
+        Command::Standalone(sources) => start(&sources, Mode::Standalone),
+        Command::Server(sources) => start(&sources, Mode::Server),
+        Command::Config(ConfigCommand::Check(inspect)) => {
+            inspect.run(|_, mode| format!("The configuration is valid for `eventmesh {mode}`.\n"))
+        }
+        Command::Config(ConfigCommand::Show(inspect)) => inspect.run(|settings, _| {
+            settings.effective().iter().map(|effective| format!("{effective}\n")).collect()
+        }),
+        Command::Config(ConfigCommand::Reference { format: Format::Properties, .. }) => {
+            print(&reference::properties())
+        }
+        Command::Config(ConfigCommand::Reference { format: Format::Markdown, .. }) => {
+            print(&reference::markdown())
+        }
+        Command::Version(_) => print(concat!("eventmesh ", env!("CARGO_PKG_VERSION"), "\n")),
+    }
+}
+
+impl Inspect {
+    fn run(&self, show: impl FnOnce(&Settings, Mode) -> String) -> ExitCode {
+        let mode = if self.standalone { Mode::Standalone } else { Mode::Server };
+        match self.sources.validate(mode) {
+            Ok((settings, warnings)) => {
+                for warning in &warnings {
+                    complain(&format!("warning: {warning}\n"));
+                }
+                print(&show(&settings, mode))
+            }
+            Err(problems) => refuse(&problems),
+        }
+    }
+}
+
+fn start(sources: &Sources, mode: Mode) -> ExitCode {
+    let (settings, warnings) = match sources.validate(mode) {
+        Ok(valid) => valid,
+        Err(problems) => return refuse(&problems),
+    };
+    logging::start(&settings.log);
+    logging::announce(&settings, &warnings);
+    match boot::run(settings, mode) {
+        Ok(code) => code,
+        Err(error) => {
+            tracing::error!("the start or the run failed: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn refuse(problems: &[Problem]) -> ExitCode {
+    complain(&report(problems));
+    ExitCode::from(CONFIGURATION)
+}
+
+/// Prints to the standard output; a reader that went away is not our failure.
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Prints to the standard error, or nowhere when that is closed.
+fn complain(text: &str) {
+    drop(std::io::stderr().write_all(text.as_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn definitions_work_glued_and_apart_on_every_command() {
+        for command in [
+            &["standalone"][..],
+            &["server"],
+            &["version"],
+            &["config", "check"],
+            &["config", "show"],
+            &["config", "reference"],
+        ] {
+            let arguments = ["eventmesh"]
+                .into_iter()
+                .chain(command.iter().copied())
+                .chain(["-Da.b=c", "-D", "d=-1", "-De="]);
+            let sources = match Cli::try_parse_from(arguments).map(|cli| cli.command) {
+                Ok(Command::Standalone(sources) | Command::Server(sources) | Command::Version(sources)) => {
+                    sources
+                }
+                Ok(Command::Config(ConfigCommand::Check(inspect) | ConfigCommand::Show(inspect))) => {
+                    inspect.sources
+                }
+                Ok(Command::Config(ConfigCommand::Reference { sources, .. })) => sources,
+                Err(error) => panic!("{command:?}: {error}"),
+            };
+            assert_eq!(sources.definitions, ["a.b=c", "d=-1", "e="], "{command:?}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Keys of Meta, the store that instances share.
+
+use crate::config::{
+    keys::{Fallback, Group, keys},
+    kind::{Addresses, Choice, Word},
+    settings::MetaBackend,
+};
+
+/// This group.
+pub const GROUP: Group =
+    Group { title: "Meta", about: "Where subscriptions, groups and dead-letter rows are kept." };
+
+keys! {
+    TYPE: Choice<MetaBackend> = Choice {
+        options: &[Word {
+            word: "local",
+            value: MetaBackend::Local,
+            meaning: "in the data directory, for one instance alone.",
+        }],
+        not_in_this_build: &["etcd", "nacos"],
+    }, "eventmesh.meta.type", Fallback::Value("local"),
+    "The Meta store.";
+
+    ADDR: Addresses = Addresses,
+    "eventmesh.meta.addr", Fallback::Unset("none; `local` needs none"),
+    "Where the Meta store is reached.";
+}

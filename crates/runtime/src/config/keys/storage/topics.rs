@@ -1,0 +1,29 @@
+//! Keys of topics and of what is accepted into them.
+
+use crate::config::{
+    keys::{Fallback, Group, keys},
+    kind::{Count, Span, Switch},
+};
+
+/// This group.
+pub const GROUP: Group =
+    Group { title: "Topics and publishing", about: "How topics come to be, and what they accept." };
+
+keys! {
+    AUTO_CREATE: Switch = Switch,
+    "eventmesh.topic.autoCreate", Fallback::Value("true"),
+    "Whether the first publish or subscribe makes a topic. With `false` an unknown topic is answered 404.";
+
+    MAX_TOPICS: Count = Count { min: 1, max: 10_000_000 },
+    "eventmesh.topic.max", Fallback::Value("100000"),
+    "How many topics there may be.";
+
+    PUBLISH_TIMEOUT: Span = Span { min_ms: 100, max_ms: 600_000, zero_means: None },
+    "eventmesh.publish.timeout", Fallback::Value("10s"),
+    "How long a publish waits for the storage before it is answered 503.";
+
+    JAVA_COMPATIBLE: Switch = Switch,
+    "eventmesh.frame.javaCompatible", Fallback::Value("false"),
+    "Whether to refuse events that Java runtimes on the same topics could not read: more than 64 attributes, or \
+     one over 4 KiB.";
+}

@@ -1,0 +1,100 @@
+//! Rules between keys, and what is allowed but deserves a word.
+
+use super::{
+    keys::{Declared, admin, delivery, http, node, storage},
+    problems::Warning,
+    reader::Reader,
+    settings::{MetaBackend, Settings, StorageBackend, SyncMode, Topology},
+};
+
+/// Checks the rules whose keys could all be read.
+pub(crate) fn check(settings: &Settings, reader: &mut Reader, warnings: &mut Vec<Warning>) {
+    owned_partitions_need_a_shared_meta(settings, reader);
+    ports_differ(settings, reader);
+    limits_fit_into_their_totals(settings, reader);
+    closed_gate_has_something_to_check_against(settings, reader);
+    warn(settings, reader, warnings);
+}
+
+fn owned_partitions_need_a_shared_meta(settings: &Settings, reader: &mut Reader) {
+    if settings.delivery.topology == Topology::PartitionOwnedPull
+        && settings.meta.backend == MetaBackend::Local
+        && reader.is_sound(&node::meta::TYPE)
+    {
+        reader.forbid(
+            &delivery::TOPOLOGY,
+            "owned partitions need a Meta store that all instances share, and eventmesh.meta.type is local",
+            Some(
+                "LOCAL_STICKY_PULL with the Meta store `local` (shared ones, not in this build: etcd, nacos)",
+            ),
+        );
+    }
+}
+
+fn ports_differ(settings: &Settings, reader: &mut Reader) {
+    let port = settings.http.port;
+    if port != 0 && port == settings.admin.port && sound(reader, &[&http::PORT, &admin::PORT]) {
+        let (key, other): (&dyn Declared, &str) =
+            if reader.is_given(&admin::PORT) || !reader.is_given(&http::PORT) {
+                (&admin::PORT, "eventmesh.http.port")
+            } else {
+                (&http::PORT, "eventmesh.admin.port")
+            };
+        reader.forbid(
+            key,
+            format!("is the port of {other} too ({port})"),
+            Some("two different ports; 0 means any free one"),
+        );
+    }
+}
+
+fn limits_fit_into_their_totals(settings: &Settings, reader: &mut Reader) {
+    let (delivery, http) = (&settings.delivery, &settings.http);
+    let rows: [&dyn Declared; 2] = [&delivery::MAX_OUTSTANDING, &delivery::MAX_OUTSTANDING_TOTAL];
+    if delivery.max_outstanding > delivery.max_outstanding_total && sound(reader, &rows) {
+        let wrong =
+            format!("is above eventmesh.delivery.maxOutstandingTotal ({})", delivery.max_outstanding_total);
+        reader.forbid(rows[0], wrong, None);
+    }
+    let bodies: [&dyn Declared; 2] = [&http::MAX_BODY, &http::MAX_IN_FLIGHT_BODIES];
+    if http.max_body_bytes > http.max_in_flight_body_bytes && sound(reader, &bodies) {
+        let total = super::kind::bytes_text(http.max_in_flight_body_bytes);
+        reader.forbid(bodies[0], format!("is above eventmesh.http.maxInFlightBodyBytes ({total})"), None);
+    }
+}
+
+fn closed_gate_has_something_to_check_against(settings: &Settings, reader: &mut Reader) {
+    if settings.gate.fail_closed {
+        let wrong =
+            "no filter is configured, so there is nothing to check against (no filter is in this build)";
+        reader.forbid(&node::security::FAIL_CLOSED, wrong, Some("false"));
+    }
+}
+
+fn warn(settings: &Settings, reader: &Reader, warnings: &mut Vec<Warning>) {
+    let mut add = |text: &str| warnings.push(Warning(text.to_owned()));
+    match (settings.storage.backend, settings.storage.sync) {
+        (StorageBackend::Memory, _) => {
+            add("eventmesh.storage.type=memory: every event is lost when the process ends")
+        }
+        (StorageBackend::Embedded, SyncMode::Always) => {}
+        (StorageBackend::Embedded, SyncMode::Interval) => {
+            add("eventmesh.storage.embedded.sync=interval: power loss takes the events of the last second");
+        }
+        (StorageBackend::Embedded, SyncMode::Never) => {
+            add(
+                "eventmesh.storage.embedded.sync=never: power loss takes what the operating system had not written",
+            );
+        }
+    }
+    if reader.is_given(&storage::SYNC) && settings.storage.backend != StorageBackend::Embedded {
+        add("eventmesh.storage.embedded.sync has no effect: the storage is not embedded");
+    }
+    if !settings.meta.addresses.is_empty() {
+        add("eventmesh.meta.addr has no effect: the Meta store is local");
+    }
+}
+
+fn sound(reader: &Reader, keys: &[&dyn Declared]) -> bool {
+    keys.iter().all(|key| reader.is_sound(*key))
+}

@@ -1,0 +1,207 @@
+//! What the server is started with: plain values, one struct a component, every rule already checked.
+//!
+//! Only [`validate`](super::validate) makes them. Durations and sizes are in the unit their type or name says.
+
+use std::{path::PathBuf, time::Duration};
+
+use mesh_frame::{InstanceId, TenantId};
+use tracing::Level;
+
+use super::{effective::Effective, mode::Mode, secret::Secret};
+
+/// Everything an instance is started with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How it is started.
+    pub mode: Mode,
+    /// Delivery.
+    pub delivery: DeliverySettings,
+    /// Storage.
+    pub storage: StorageSettings,
+    /// Topics and publishing.
+    pub topics: TopicSettings,
+    /// The traffic port.
+    pub http: HttpSettings,
+    /// The admin port.
+    pub admin: AdminSettings,
+    /// The Meta store.
+    pub meta: MetaSettings,
+    /// The instance itself.
+    pub instance: InstanceSettings,
+    /// The security gate.
+    pub gate: GateSettings,
+    /// The log.
+    pub log: LogSettings,
+    /// Every key with the value that holds and where it comes from.
+    pub(crate) effective: Vec<Effective>,
+}
+
+/// How partitions are divided between instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// Every instance pulls every partition its clients subscribe to.
+    LocalStickyPull,
+    /// Each instance pulls the partitions it owns.
+    PartitionOwnedPull,
+}
+
+/// Settings of delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliverySettings {
+    /// How partitions are divided.
+    pub topology: Topology,
+    /// Outstanding rows a group and partition may have.
+    pub max_outstanding: u64,
+    /// Outstanding rows all groups together may have; not below `max_outstanding`.
+    pub max_outstanding_total: u64,
+    /// Subscriptions a client may have.
+    pub max_subscriptions_per_client: u64,
+}
+
+/// What keeps the events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageBackend {
+    /// The durable log in the data directory.
+    Embedded,
+    /// The volatile one.
+    Memory,
+}
+
+/// When the embedded log is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Before a publish is answered.
+    Always,
+    /// About once a second.
+    Interval,
+    /// When the operating system likes.
+    Never,
+}
+
+/// Settings of storage and of the data directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageSettings {
+    /// What keeps the events.
+    pub backend: StorageBackend,
+    /// When the embedded log is synced.
+    pub sync: SyncMode,
+    /// Partitions of a new topic, 1 to 1024.
+    pub partitions: u32,
+    /// How long done events are kept.
+    pub retention_max_age: Duration,
+    /// How many bytes of done events of a topic are kept; `None` is no limit.
+    pub retention_max_bytes: Option<u64>,
+    /// How long events that some group has not done are kept; `None` is for ever.
+    pub backlog_max_age: Option<Duration>,
+    /// How many bytes of them a topic may have; `None` is 20 % of the volume.
+    pub backlog_max_bytes: Option<u64>,
+    /// Free bytes below which a publish is refused; `None` is the smaller of 5 % and 1 GiB.
+    pub low_watermark_bytes: Option<u64>,
+    /// Memory for the newest events.
+    pub tail_cache_bytes: u64,
+    /// The root of everything local.
+    pub data_dir: PathBuf,
+    /// Where positions are kept; given, or `offset` in the data directory.
+    pub offset_path: PathBuf,
+}
+
+/// Settings of topics and of what is accepted into them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSettings {
+    /// Whether the first use makes a topic.
+    pub auto_create: bool,
+    /// How many topics there may be.
+    pub max_topics: u64,
+    /// How long a publish waits for the storage.
+    pub publish_timeout: Duration,
+    /// Whether events that Java runtimes cannot read are refused.
+    pub java_compatible: bool,
+}
+
+/// Settings of the traffic port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// The address to listen on: an IP address without brackets, or a name.
+    pub host: String,
+    /// The port; 0 is any free one.
+    pub port: u16,
+    /// What `instanceUrl` starts with, `http://host:port`.
+    pub advertised_url: Option<String>,
+    /// The largest request body; not above `max_in_flight_body_bytes`.
+    pub max_body_bytes: u64,
+    /// How long the head of a request may take.
+    pub header_timeout: Duration,
+    /// How long its body may take.
+    pub body_timeout: Duration,
+    /// How long a connection may be idle.
+    pub idle_timeout: Duration,
+    /// Connections at a time.
+    pub max_connections: u64,
+    /// Memory for request bodies.
+    pub max_in_flight_body_bytes: u64,
+    /// Memory for poll answers.
+    pub max_in_flight_poll_bytes: u64,
+}
+
+/// Settings of the admin port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminSettings {
+    /// The address to listen on: an IP address without brackets, or a name.
+    pub host: String,
+    /// The port; 0 is any free one.
+    pub port: u16,
+    /// The bearer token; `None` locks everything but health and readiness.
+    pub token: Option<Secret>,
+}
+
+/// Which Meta store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaBackend {
+    /// In the data directory, for one instance.
+    Local,
+}
+
+/// Settings of the Meta store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaSettings {
+    /// Which one.
+    pub backend: MetaBackend,
+    /// Where it is reached, `host:port` each.
+    pub addresses: Vec<String>,
+}
+
+/// Settings of the instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceSettings {
+    /// Its name; `None`: the one kept in the data directory.
+    pub id: Option<InstanceId>,
+    /// The tenant of requests without a credential.
+    pub tenant_default: TenantId,
+    /// How long a planned stop may take.
+    pub shutdown_timeout: Duration,
+}
+
+/// Settings of the security gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateSettings {
+    /// Whether what a filter denies is refused.
+    pub fail_closed: bool,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For collectors.
+    Json,
+}
+
+/// Settings of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// Its form.
+    pub format: LogFormat,
+    /// The least important messages that are written.
+    pub level: Level,
+}

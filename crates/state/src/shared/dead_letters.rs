@@ -1,0 +1,172 @@
+//! Dead letters: the ledger of what could not be delivered, one row for each.
+//!
+//! The body is an event in the dead-letter topic; a row says where. Recording is idempotent: the row of a
+//! delivery has one key, the first write wins and every repeat is told so. A row is never changed.
+
+use std::sync::Arc;
+
+use mesh_base::BackendError;
+use mesh_frame::{Incarnation, InstanceId, Offset, PartitionId, TenantId, TopicName};
+use mesh_meta::BoxFuture;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::positions::EndReason;
+
+use super::{GroupId, Removed, SharedRecord, Stored, Unknown, keys, record};
+
+/// What a row is about: one event of a group's topic.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DeadLetterId {
+    /// The group that did not get it.
+    pub group: GroupId,
+    /// The instance, where instances have positions of their own.
+    pub instance: Option<InstanceId>,
+    /// The life of the topic.
+    pub incarnation: Incarnation,
+    /// The partition.
+    pub partition: PartitionId,
+    /// The event's offset.
+    pub offset: Offset,
+}
+
+/// Where the body of a dead letter is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetterBody {
+    /// The dead-letter topic.
+    pub topic: TopicName,
+    /// The life of that topic.
+    #[serde(with = "record::incarnation")]
+    pub incarnation: Incarnation,
+    /// The partition.
+    #[serde(with = "record::partition")]
+    pub partition: PartitionId,
+    /// The offset.
+    #[serde(with = "record::offset")]
+    pub offset: Offset,
+}
+
+/// A row of the dead-letter ledger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetter {
+    /// The group that did not get the event.
+    pub group: GroupId,
+    /// The life of the group's topic.
+    #[serde(with = "record::incarnation")]
+    pub incarnation: Incarnation,
+    /// The partition of the event.
+    #[serde(with = "record::partition")]
+    pub partition: PartitionId,
+    /// The offset of the event.
+    #[serde(with = "record::offset")]
+    pub offset: Offset,
+    /// Why its delivery ended.
+    #[serde(serialize_with = "write_reason", deserialize_with = "read_reason")]
+    pub reason: EndReason,
+    /// How often it was handed out.
+    pub attempts: u32,
+    /// The first hand-out, in milliseconds since 1970.
+    pub first_ms: u64,
+    /// The last hand-out, in milliseconds since 1970.
+    pub last_ms: u64,
+    /// When its delivery ended, in milliseconds since 1970.
+    pub dead_at_ms: u64,
+    /// The event's `id`.
+    pub event_id: String,
+    /// The event's `source`.
+    pub source: String,
+    /// Where the body is.
+    pub body: DeadLetterBody,
+    /// The instance that recorded it.
+    pub instance: InstanceId,
+    /// Fields of newer writers.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+fn write_reason<S: Serializer>(reason: &EndReason, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(reason.as_str())
+}
+
+fn read_reason<'de, D: Deserializer<'de>>(from: D) -> Result<EndReason, D::Error> {
+    let text = String::deserialize(from)?;
+    [EndReason::AttemptsExhausted, EndReason::Rejected]
+        .into_iter()
+        .find(|reason| reason.as_str() == text)
+        .ok_or_else(|| de::Error::custom(format!("unknown reason {text:?}")))
+}
+
+impl SharedRecord for DeadLetter {
+    type Id = DeadLetterId;
+    const NAME: &'static str = "dead letter";
+
+    fn key(id: &DeadLetterId) -> String {
+        keys::dead_letter(id)
+    }
+
+    fn read_key(key: &str) -> Option<DeadLetterId> {
+        keys::read_dead_letter(key)
+    }
+
+    fn unknown_mut(&mut self) -> &mut Unknown {
+        &mut self.unknown
+    }
+}
+
+/// How recording a dead letter ended. Both are a success.
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    /// The row is there now.
+    Written(Arc<Stored<DeadLetter>>),
+    /// The row was there before; nothing was changed.
+    AlreadyThere(Arc<Stored<DeadLetter>>),
+}
+
+/// Whose rows are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeadLetterScope {
+    /// Those of a topic, of every tenant.
+    Topic(TopicName),
+    /// Those of a topic, of one tenant.
+    TenantTopic(TenantId, TopicName),
+    /// Those of a group.
+    Group(GroupId),
+}
+
+/// One page of rows, in the order of their keys: by tenant, kind, group and position.
+#[derive(Clone, Debug)]
+pub struct DeadLetterPage {
+    /// The rows.
+    pub rows: Vec<Arc<Stored<DeadLetter>>>,
+    /// What to go on after; none when this was the end.
+    pub next: Option<String>,
+}
+
+/// The dead-letter ledger, as all instances see it.
+///
+/// # Errors
+/// Every operation fails with `Unavailable` while Meta is unreachable; recording may be repeated until it
+/// succeeds.
+pub trait DeadLetterStore: Send + Sync {
+    /// Writes the row of a dead letter unless it is there. Durable when it returns.
+    fn record(&self, letter: DeadLetter) -> BoxFuture<'_, Result<Recorded, BackendError>>;
+
+    /// At most `max` rows, after a position that [`DeadLetterPage::next`] gave. Rows this build cannot read are
+    /// logged and left out, so a page may be shorter and still not be the end.
+    fn browse<'a>(
+        &'a self,
+        scope: &'a DeadLetterScope,
+        after: Option<&'a str>,
+        max: usize,
+    ) -> BoxFuture<'a, Result<DeadLetterPage, BackendError>>;
+
+    /// Removes a row if it is still the expected one: of several that replay it, one succeeds.
+    fn remove<'a>(
+        &'a self,
+        expected: &'a Stored<DeadLetter>,
+    ) -> BoxFuture<'a, Result<Removed<DeadLetter>, BackendError>>;
+
+    /// How many rows a topic has, of every tenant. Reads all of them.
+    fn count<'a>(&'a self, topic: &'a TopicName) -> BoxFuture<'a, Result<u64, BackendError>>;
+}

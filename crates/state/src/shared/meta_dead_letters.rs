@@ -1,0 +1,161 @@
+//! The dead-letter ledger in Meta.
+//!
+//! Keys start with the tenant. Whoever asks for a topic of every tenant is led from one tenant's keys to the
+//! next tenant's by one small read each; nobody reads the rows of other topics.
+
+use mesh_base::BackendError;
+use mesh_frame::{TenantId, TopicName};
+use mesh_meta::{BoxFuture, MetaStore, Page};
+
+use super::{
+    Created, DeadLetter, DeadLetterId, DeadLetterPage, DeadLetterScope, DeadLetterStore, Recorded, Removed,
+    Stored, Writer, keys, records::Records,
+};
+
+/// How many rows are counted with one read.
+const COUNT_PAGE: usize = 1_000;
+/// Above every key below a prefix, as keys are ASCII.
+const ABOVE_ALL: &str = "\u{7f}";
+
+/// Whether instances share their positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadLetterKeys {
+    /// A group has one position in the cluster: a row's key names none of the instances.
+    OneForAll,
+    /// Each instance runs its own copy of a group: a row's key names the instance.
+    PerInstance,
+}
+
+/// The dead-letter store; cheap to clone.
+#[derive(Clone)]
+pub struct MetaBackedDeadLetterStore {
+    records: Records<DeadLetter>,
+    keys: DeadLetterKeys,
+}
+
+impl MetaBackedDeadLetterStore {
+    /// The ledger in `meta`; nothing is read yet.
+    pub fn new(meta: &MetaStore, writer: &Writer, keys: DeadLetterKeys) -> Self {
+        Self { records: Records::new(meta.clone(), writer.clone()), keys }
+    }
+
+    fn id(&self, letter: &DeadLetter) -> DeadLetterId {
+        let instance = match self.keys {
+            DeadLetterKeys::OneForAll => None,
+            DeadLetterKeys::PerInstance => Some(letter.instance.clone()),
+        };
+        DeadLetterId {
+            group: letter.group.clone(),
+            instance,
+            incarnation: letter.incarnation,
+            partition: letter.partition,
+            offset: letter.offset,
+        }
+    }
+
+    /// The first tenant with a dead letter whose key is above `after`.
+    async fn next_tenant(&self, mut after: Option<String>) -> Result<Option<TenantId>, BackendError> {
+        loop {
+            let page = Page { after: after.take(), max: 1 };
+            let listing = self.records.meta().get_with_prefix(keys::DEAD_LETTERS, &page).await?;
+            let Some(first) = listing.entries.into_iter().next() else { return Ok(None) };
+            match keys::tenant_of_dead_letter(&first.key) {
+                Some(tenant) => return Ok(Some(tenant)),
+                None => after = Some(first.key),
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        max: usize,
+    ) -> Result<DeadLetterPage, BackendError> {
+        let page = Page { after: after.map(str::to_owned), max };
+        let found = self.records.page(prefix, &page).await?;
+        let rows = found.records.into_iter().map(|(_, row)| row).collect();
+        Ok(DeadLetterPage { rows, next: found.next })
+    }
+
+    async fn page_of_every_tenant(
+        &self,
+        topic: &TopicName,
+        after: Option<&str>,
+        max: usize,
+    ) -> Result<DeadLetterPage, BackendError> {
+        let mut rows = Vec::new();
+        let mut tenant = match after.and_then(keys::tenant_of_dead_letter) {
+            Some(tenant) => Some(tenant),
+            None => self.next_tenant(None).await?,
+        };
+        let mut after = after.map(str::to_owned);
+        while let Some(current) = tenant {
+            let prefix = keys::dead_letters_of_topic(&current, topic);
+            let page = self.page(&prefix, after.as_deref(), max - rows.len()).await?;
+            rows.extend(page.rows);
+            if page.next.is_some() {
+                return Ok(DeadLetterPage { rows, next: page.next });
+            }
+            let end = format!("{}{ABOVE_ALL}", keys::dead_letters_of_tenant(&current));
+            if rows.len() >= max {
+                return Ok(DeadLetterPage { rows, next: Some(end) });
+            }
+            tenant = self.next_tenant(Some(end)).await?;
+            after = None;
+        }
+        Ok(DeadLetterPage { rows, next: None })
+    }
+}
+
+impl DeadLetterStore for MetaBackedDeadLetterStore {
+    fn record(&self, letter: DeadLetter) -> BoxFuture<'_, Result<Recorded, BackendError>> {
+        Box::pin(async move {
+            let id = self.id(&letter);
+            Ok(match self.records.create(&id, letter).await? {
+                Created::Written(row) => Recorded::Written(row),
+                Created::AlreadyThere(row) => Recorded::AlreadyThere(row),
+            })
+        })
+    }
+
+    fn browse<'a>(
+        &'a self,
+        scope: &'a DeadLetterScope,
+        after: Option<&'a str>,
+        max: usize,
+    ) -> BoxFuture<'a, Result<DeadLetterPage, BackendError>> {
+        let max = max.max(1);
+        Box::pin(async move {
+            match scope {
+                DeadLetterScope::Topic(topic) => self.page_of_every_tenant(topic, after, max).await,
+                DeadLetterScope::TenantTopic(tenant, topic) => {
+                    self.page(&keys::dead_letters_of_topic(tenant, topic), after, max).await
+                }
+                DeadLetterScope::Group(group) => self.page(&keys::dead_letters(group), after, max).await,
+            }
+        })
+    }
+
+    fn remove<'a>(
+        &'a self,
+        expected: &'a Stored<DeadLetter>,
+    ) -> BoxFuture<'a, Result<Removed<DeadLetter>, BackendError>> {
+        Box::pin(async move { self.records.remove(&self.id(&expected.record), expected).await })
+    }
+
+    fn count<'a>(&'a self, topic: &'a TopicName) -> BoxFuture<'a, Result<u64, BackendError>> {
+        Box::pin(async move {
+            let mut count = 0;
+            let mut after = None;
+            loop {
+                let page = self.page_of_every_tenant(topic, after.as_deref(), COUNT_PAGE).await?;
+                count += page.rows.len() as u64;
+                after = page.next;
+                if after.is_none() {
+                    return Ok(count);
+                }
+            }
+        })
+    }
+}
