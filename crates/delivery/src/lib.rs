@@ -1,3 +1,36 @@
 //! Which events go to whom, until each is acknowledged or dead-lettered.
+//!
+//! [`lane`] is the heart: cursor and ledger of one group on one partition, without I/O. Around it
+//! [`ReliableDispatcher`] takes, commits and settles for every group; [`Groups`] makes and ends memberships
+//! and brings everything back at boot; [`DeliveryTopology`] says which partitions this instance polls.
 
+mod client;
+mod delivery_id;
+mod dispatcher;
+mod group;
+mod groups;
 pub mod lane;
+mod poll;
+mod recovery;
+mod schedule;
+pub mod settings;
+mod settle;
+mod signals;
+mod ticker;
+mod topology;
+mod undertaker;
+mod view;
+mod waiters;
+
+pub use delivery_id::{DeliveryIds, DeliveryRef};
+pub use dispatcher::{DeliveryLimits, Foundations, LedgerUnavailable, ReliableDispatcher};
+pub use group::{Group, Membership};
+pub use groups::{Groups, MemberView, StartAt, Subscribe, SubscribeError, Subscribed};
+pub use lane::AckMode;
+pub use poll::{Answer, Delivery, PollError};
+pub use recovery::{Recovered, RecoveryError};
+pub use settings::{AskedSettings, Mode, Settings};
+pub use settle::AckOutcome;
+pub use signals::DeliverySignals;
+pub use topology::DeliveryTopology;
+pub use view::{ClientView, DeadLetterView, PositionView, RetentionRules};

@@ -221,6 +221,9 @@ impl Inner {
     ) -> Result<Vec<Delivery>, LedgerUnavailable> {
         let member = member_of(tenant, client);
         loop {
+            if group.is_closed() {
+                return Ok(Vec::new());
+            }
             self.ensure_lanes(group).await?;
             match self.look(group, client, member, most, bytes) {
                 Look::NotAMember => return Ok(Vec::new()),
@@ -325,11 +328,11 @@ impl Inner {
         cancelled.armed = false;
         let taken = std::mem::take(&mut cancelled.taken);
         let now = self.clock.now();
-        let mut given = Vec::new();
+        let mut given: Vec<(PartitionId, crate::lane::HandOut)> = Vec::new();
         let mut guard = group.state.lock();
         let state = &mut *guard;
         if state.epoch != Some(epoch) {
-            return Ok(given);
+            return Ok(Vec::new());
         }
         for (partition, took) in taken {
             let Some(lane) = state.lanes.iter_mut().find(|lane| lane.partition.id() == partition) else { continue };

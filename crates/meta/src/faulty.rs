@@ -24,6 +24,7 @@ pub struct FaultyMeta {
     fail: Mutex<(usize, BackendErrorKind)>,
     lose_answers: AtomicUsize,
     hang: AtomicUsize,
+    always_yes: AtomicBool,
     watches: Arc<Watches>,
     tasks: Tasks,
 }
@@ -43,9 +44,15 @@ impl FaultyMeta {
             fail: Mutex::new((0, BackendErrorKind::Unavailable)),
             lose_answers: AtomicUsize::new(0),
             hang: AtomicUsize::new(0),
+            always_yes: AtomicBool::new(false),
             watches: Arc::default(),
             tasks: Tasks::new(),
         })
+    }
+
+    /// The driver behind the faults: what others reach while this one does not.
+    pub fn inner(&self) -> &Arc<dyn MetaDriver> {
+        &self.inner
     }
 
     /// The next `count` writes fail with `kind` and have no effect.
@@ -63,6 +70,11 @@ impl FaultyMeta {
         self.hang.store(count, Ordering::SeqCst);
     }
 
+    /// While on, a compare-and-set makes its change whatever the key holds, as broken servers do.
+    pub fn always_yes(&self, on: bool) {
+        self.always_yes.store(on, Ordering::SeqCst);
+    }
+
     /// While on, every operation fails with `Unavailable` and watchers hear nothing.
     pub fn partition(&self, on: bool) {
         self.partitioned.store(on, Ordering::SeqCst);
@@ -78,7 +90,8 @@ impl FaultyMeta {
     }
 
     fn unavailable(&self, operation: &'static str) -> BackendError {
-        BackendError::new(BackendErrorKind::Unavailable, self.inner.name(), operation).with_source("as scripted")
+        BackendError::new(BackendErrorKind::Unavailable, self.inner.name(), operation)
+            .with_source("as scripted")
     }
 
     fn reachable(&self, operation: &'static str) -> Result<(), BackendError> {
@@ -168,7 +181,12 @@ impl MetaDriver for FaultyMeta {
         expected: &'a [u8],
         new: Bytes,
     ) -> BoxFuture<'a, Result<Swap, BackendError>> {
-        Box::pin(self.write("try_acquire", self.inner.try_acquire(key, expected, new)))
+        Box::pin(self.write("try_acquire", async move {
+            if self.always_yes.load(Ordering::SeqCst) {
+                return self.inner.put(key, new).await.map(Swap::Swapped);
+            }
+            self.inner.try_acquire(key, expected, new).await
+        }))
     }
 
     fn try_remove<'a>(

@@ -88,7 +88,8 @@ impl LocalMeta {
         key: &str,
         rule: impl FnOnce(Option<&Versioned>, Revision) -> (Effect, T) + Send + 'static,
     ) -> Result<T, BackendError> {
-        let closed = || BackendError::new(BackendErrorKind::Unavailable, BACKEND, operation).with_source("closed");
+        let closed =
+            || BackendError::new(BackendErrorKind::Unavailable, BACKEND, operation).with_source("closed");
         let (command, answered) = Command::new(key, rule);
         let commands = self.commands.as_ref().ok_or_else(closed)?;
         commands.send(command).await.map_err(|_| closed())?;

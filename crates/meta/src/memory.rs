@@ -7,7 +7,8 @@ use mesh_base::BackendError;
 use parking_lot::Mutex;
 
 use crate::{
-    BoxFuture, Delete, Entry, Listing, MetaDriver, Page, PutIfAbsent, Remove, Revision, Swap, Versioned, Watch,
+    BoxFuture, Delete, Entry, Listing, MetaDriver, Page, PutIfAbsent, Remove, Revision, Swap, Versioned,
+    Watch,
     change::{self, Effect},
     watch::Watchers,
 };
@@ -107,9 +108,9 @@ impl MetaDriver for MemoryMeta {
         expected: &'a [u8],
         new: Bytes,
     ) -> BoxFuture<'a, Result<Swap, BackendError>> {
-        Box::pin(async move {
-            Ok(self.change(key, change::try_acquire(Bytes::copy_from_slice(expected), new)))
-        })
+        Box::pin(
+            async move { Ok(self.change(key, change::try_acquire(Bytes::copy_from_slice(expected), new))) },
+        )
     }
 
     fn try_remove<'a>(

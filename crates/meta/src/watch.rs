@@ -75,7 +75,8 @@ impl Watch {
 
     /// The same with another bound on how many changes wait.
     pub fn with_capacity(capacity: usize) -> (WatchSender, Self) {
-        let shared = Arc::new(Shared { queue: Mutex::default(), wake: Notify::new(), capacity: capacity.max(1) });
+        let shared =
+            Arc::new(Shared { queue: Mutex::default(), wake: Notify::new(), capacity: capacity.max(1) });
         (WatchSender(shared.clone()), Self(shared))
     }
 

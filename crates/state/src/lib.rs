@@ -5,3 +5,4 @@
 //! Nothing here decides when to write; what each does when its backend is down is written at its trait.
 
 pub mod positions;
+pub mod shared;

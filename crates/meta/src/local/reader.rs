@@ -39,11 +39,13 @@ impl Reader {
         match db.get("default", FORMAT_KEY)?.as_deref() {
             Some([FORMAT]) => {}
             Some(other) => {
-                return Err(BackendError::new(BackendErrorKind::Refused, BACKEND, "opening").with_source(format!(
-                    "failed to open RocksDB {} at {}: its format {other:?} is not format {FORMAT}",
-                    db.name(),
-                    db.path().display()
-                )));
+                return Err(BackendError::new(BackendErrorKind::Refused, BACKEND, "opening").with_source(
+                    format!(
+                        "failed to open RocksDB {} at {}: its format {other:?} is not format {FORMAT}",
+                        db.name(),
+                        db.path().display()
+                    ),
+                ));
             }
             None => {
                 let mut batch = WriteBatch::default();

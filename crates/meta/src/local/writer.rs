@@ -23,8 +23,7 @@ const MOST_TOGETHER: usize = 256;
 const MOST_BYTES: usize = 4 << 20;
 
 /// Decides a change from what its key holds, or from the failure to read that.
-type Decide =
-    Box<dyn FnOnce(Result<Option<&Versioned>, BackendError>, Revision) -> (Effect, Answer) + Send>;
+type Decide = Box<dyn FnOnce(Result<Option<&Versioned>, BackendError>, Revision) -> (Effect, Answer) + Send>;
 /// Answers a change once its batch was written or could not be.
 type Answer = Box<dyn FnOnce(Result<(), BackendError>) + Send>;
 
@@ -131,7 +130,7 @@ impl Writer {
             })
         };
         for answer in group.answers {
-            answer(written.as_ref().map(|()| ()).map_err(BackendError::copy));
+            answer(written.as_ref().copied().map_err(BackendError::copy));
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What the handle adds, through the faulty wrapper.
 
 use super::*;
-use crate::{WatchEvent, faulty::FaultyMeta, memory::MemoryMeta};
+use crate::{Probe, WatchEvent, faulty::FaultyMeta, memory::MemoryMeta};
 
 fn faulty() -> (MetaStore, Arc<FaultyMeta>, Signals) {
     let driver = FaultyMeta::new(Arc::new(MemoryMeta::new()));
     let signals = Signals::new();
-    let store = MetaStore::new(driver.clone(), Clock::system(), &signals)
-        .with_time_limit(Duration::from_millis(50));
+    let store =
+        MetaStore::new(driver.clone(), Clock::system(), &signals).with_time_limit(Duration::from_millis(50));
     (store, driver, signals)
 }
 
@@ -83,4 +83,17 @@ async fn a_full_listing_goes_through_all_pages() {
     let listing = store.list("/l/").await.expect("lists");
     assert_eq!(listing.entries.len(), 2_500);
     assert!(!listing.more);
+}
+
+#[tokio::test]
+async fn a_server_that_says_yes_to_every_compare_and_set_is_found_out() {
+    // covers: U84
+    let (store, driver, _signals) = faulty();
+    assert_eq!(store.probe("/probe/a").await.expect("answers"), Probe::Holds);
+    driver.always_yes(true);
+    let found = store.probe("/probe/a").await.expect("answers");
+    assert_eq!(found, Probe::Broken("try_acquire of a key that is not there"));
+    assert_eq!(store.get("/probe/a").await.expect("reads"), None, "nothing is left behind");
+    driver.partition(true);
+    store.probe("/probe/a").await.expect_err("partitioned");
 }

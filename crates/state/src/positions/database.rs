@@ -34,23 +34,21 @@ pub struct Positions {
     syncer: Mutex<Option<Syncer>>,
 }
 
-const FAMILIES: &[Family] = &[
-    Family { name: CURSORS, kind: FamilyKind::Rows },
-    Family { name: LEDGER, kind: FamilyKind::Rows },
-];
+const FAMILIES: &[Family] =
+    &[Family { name: CURSORS, kind: FamilyKind::Rows }, Family { name: LEDGER, kind: FamilyKind::Rows }];
 
 impl Positions {
     /// Opens the database, making it when there is none, and counts this boot. Blocks.
     ///
     /// # Errors
     /// `failed to open RocksDB offset store at <path>` and why; nothing is wiped.
-    pub fn open(settings: &PositionsSettings, machine: &Machine, signals: &Signals) -> Result<Self, BackendError> {
-        let spec = Spec {
-            name: NAME,
-            path: settings.path.clone(),
-            families: FAMILIES,
-            write_buffer_bytes: 8 << 20,
-        };
+    pub fn open(
+        settings: &PositionsSettings,
+        machine: &Machine,
+        signals: &Signals,
+    ) -> Result<Self, BackendError> {
+        let spec =
+            Spec { name: NAME, path: settings.path.clone(), families: FAMILIES, write_buffer_bytes: 8 << 20 };
         let db = Arc::new(LocalDb::open(&spec, machine)?);
         check_format(&db)?;
         let boots = Epoch(number(&db, BOOTS)? + 1);
@@ -120,10 +118,12 @@ fn check_format(db: &LocalDb) -> Result<(), BackendError> {
             db.write(batch, Durability::Synced)
         }
         Some(bytes) if bytes == FORMAT_VERSION.to_be_bytes() => Ok(()),
-        Some(bytes) => Err(BackendError::new(BackendErrorKind::Refused, NAME, "opening").with_source(format!(
-            "the offset store at {} has format {bytes:?}, this release reads {FORMAT_VERSION}",
-            db.path().display()
-        ))),
+        Some(bytes) => {
+            Err(BackendError::new(BackendErrorKind::Refused, NAME, "opening").with_source(format!(
+                "the offset store at {} has format {bytes:?}, this release reads {FORMAT_VERSION}",
+                db.path().display()
+            )))
+        }
     }
 }
 

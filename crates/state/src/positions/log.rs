@@ -141,7 +141,12 @@ impl PositionLog {
     pub(super) fn close(&self) {
         let Some(stop) = self.jobs.lock().take() else { return };
         let (done, answer) = oneshot::channel();
-        let last = Job { epoch: LedgerEpoch(u64::MAX), batch: PositionBatch::new(), durability: Durability::Logged, done };
+        let last = Job {
+            epoch: LedgerEpoch(u64::MAX),
+            batch: PositionBatch::new(),
+            durability: Durability::Logged,
+            done,
+        };
         if stop.send(last).is_ok() {
             drop(answer.blocking_recv());
         }

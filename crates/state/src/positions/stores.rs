@@ -119,11 +119,7 @@ impl PositionBatch {
                 Change::Delete(lane, offset) => batch.delete_cf(db.family(LEDGER), lane.row(*offset)),
                 Change::Forget(lane) => {
                     batch.delete_cf(db.family(CURSORS), lane.bytes());
-                    batch.delete_range_cf(
-                        db.family(LEDGER),
-                        lane.row(Offset(0)),
-                        lane.row(Offset(u64::MAX)),
-                    );
+                    batch.delete_range_cf(db.family(LEDGER), lane.row(Offset(0)), lane.row(Offset(u64::MAX)));
                 }
             }
         }

@@ -17,24 +17,24 @@ use mesh_frame::{ClientId, GroupName, Incarnation, InstanceId, Offset, Partition
 use super::{DeadLetterId, GroupId, GroupKind};
 
 /// Where memberships are.
-pub const SUBSCRIPTIONS: &str = "/em/subs/";
+pub(crate) const SUBSCRIPTIONS: &str = "/em/subs/";
 /// Where groups are.
-pub const GROUPS: &str = "/em/groups/";
+pub(crate) const GROUPS: &str = "/em/groups/";
 /// Where dead letters are.
-pub const DEAD_LETTERS: &str = "/em/dlq/";
+pub(crate) const DEAD_LETTERS: &str = "/em/dlq/";
 /// Where tasks are.
-pub const TASKS: &str = "/em/tasks/";
+pub(crate) const TASKS: &str = "/em/tasks/";
 /// Where agents are.
-pub const AGENTS: &str = "/em/agents/";
+pub(crate) const AGENTS: &str = "/em/agents/";
 /// Where bindings are.
-pub const BINDINGS: &str = "/em/bindings/";
+pub(crate) const BINDINGS: &str = "/em/bindings/";
 /// Where sessions are.
-pub const SESSIONS: &str = "/em/sessions/";
+pub(crate) const SESSIONS: &str = "/em/sessions/";
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// Text as a part of a key. The text must not be empty; no name is.
-pub fn encode_part(text: &str) -> String {
+pub(crate) fn encode_part(text: &str) -> String {
     let mut part = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-') {
@@ -49,7 +49,7 @@ pub fn encode_part(text: &str) -> String {
 }
 
 /// The text of a part; `None` when [`encode_part`] would not have written it so.
-pub fn decode_part(part: &str) -> Option<String> {
+pub(crate) fn decode_part(part: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
@@ -89,35 +89,35 @@ pub(crate) fn read_single(root: &str, key: &str) -> Option<String> {
 }
 
 /// The key of a group.
-pub fn group(id: &GroupId) -> String {
+pub(crate) fn group(id: &GroupId) -> String {
     under(GROUPS, id)
 }
 
 /// The group of a key.
-pub fn read_group(key: &str) -> Option<GroupId> {
+pub(crate) fn read_group(key: &str) -> Option<GroupId> {
     let parts = split(GROUPS, key)?;
     (parts.len() == 4).then(|| group_of(&parts))?
 }
 
 /// The key of a membership.
-pub fn subscription(id: &GroupId, client: &ClientId) -> String {
+pub(crate) fn subscription(id: &GroupId, client: &ClientId) -> String {
     format!("{}{}", members(id), encode_part(client.as_str()))
 }
 
 /// What the keys of all members of a group start with.
-pub fn members(id: &GroupId) -> String {
+pub(crate) fn members(id: &GroupId) -> String {
     format!("{}/", under(SUBSCRIPTIONS, id))
 }
 
 /// The group and the client of a key.
-pub fn read_subscription(key: &str) -> Option<(GroupId, ClientId)> {
+pub(crate) fn read_subscription(key: &str) -> Option<(GroupId, ClientId)> {
     let parts = split(SUBSCRIPTIONS, key)?;
     let (client, group) = parts.split_last().filter(|(_, group)| group.len() == 4)?;
     Some((group_of(group)?, ClientId::new(client).ok()?))
 }
 
 /// The key of a dead letter.
-pub fn dead_letter(id: &DeadLetterId) -> String {
+pub(crate) fn dead_letter(id: &DeadLetterId) -> String {
     let instance = match &id.instance {
         Some(instance) => format!("{}/", encode_part(instance.as_str())),
         None => String::new(),
@@ -127,22 +127,22 @@ pub fn dead_letter(id: &DeadLetterId) -> String {
 }
 
 /// What the keys of all dead letters of a group start with.
-pub fn dead_letters(id: &GroupId) -> String {
+pub(crate) fn dead_letters(id: &GroupId) -> String {
     format!("{}/", under(DEAD_LETTERS, id))
 }
 
 /// What the keys of all dead letters of a topic start with, for one tenant.
-pub fn dead_letters_of_topic(tenant: &TenantId, topic: &TopicName) -> String {
+pub(crate) fn dead_letters_of_topic(tenant: &TenantId, topic: &TopicName) -> String {
     format!("{}/", join(DEAD_LETTERS, &[tenant.as_str(), topic.as_str()]))
 }
 
-/// What the keys of all dead letters of a tenant start with.
-pub(crate) fn dead_letters_of_tenant(tenant: &TenantId) -> String {
-    format!("{}/", join(DEAD_LETTERS, &[tenant.as_str()]))
+/// Above the keys of all dead letters of a tenant and below those of the next: `0` follows the separator.
+pub(crate) fn above_dead_letters_of_tenant(tenant: &TenantId) -> String {
+    format!("{}0", join(DEAD_LETTERS, &[tenant.as_str()]))
 }
 
 /// The dead letter of a key.
-pub fn read_dead_letter(key: &str) -> Option<DeadLetterId> {
+pub(crate) fn read_dead_letter(key: &str) -> Option<DeadLetterId> {
     let parts = split(DEAD_LETTERS, key)?;
     let (position, rest) = parts.split_last()?;
     let (group, instance) = rest.split_at_checked(4)?;

@@ -14,8 +14,6 @@ use super::{
 
 /// How many rows are counted with one read.
 const COUNT_PAGE: usize = 1_000;
-/// Above every key below a prefix, as keys are ASCII.
-const ABOVE_ALL: &str = "\u{7f}";
 
 /// Whether instances share their positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +85,7 @@ impl MetaBackedDeadLetterStore {
         let mut rows = Vec::new();
         let mut tenant = match after.and_then(keys::tenant_of_dead_letter) {
             Some(tenant) => Some(tenant),
-            None => self.next_tenant(None).await?,
+            None => self.next_tenant(after.map(str::to_owned)).await?,
         };
         let mut after = after.map(str::to_owned);
         while let Some(current) = tenant {
@@ -97,7 +95,7 @@ impl MetaBackedDeadLetterStore {
             if page.next.is_some() {
                 return Ok(DeadLetterPage { rows, next: page.next });
             }
-            let end = format!("{}{ABOVE_ALL}", keys::dead_letters_of_tenant(&current));
+            let end = keys::above_dead_letters_of_tenant(&current);
             if rows.len() >= max {
                 return Ok(DeadLetterPage { rows, next: Some(end) });
             }

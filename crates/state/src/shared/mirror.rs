@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mesh_base::{Backoff, BackendError, Stop};
+use mesh_base::{BackendError, Backoff, Stop};
 use mesh_meta::{Revision, Watch, WatchEvent};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -180,6 +180,10 @@ impl<T: SharedRecord> Mirror<T> {
     async fn recover(&self, watch: &mut Option<Watch>) {
         let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5), 0.2);
         let mut attempt = 0;
+        if watch.is_none() {
+            // A server that ends every watch at once must not keep a core busy.
+            tokio::time::sleep(backoff.random_delay(1)).await;
+        }
         while let Err(error) = self.try_recover(watch).await {
             attempt += 1;
             tracing::debug!(record = T::NAME, error = %error.chain(), attempt, "the view is not repaired yet");

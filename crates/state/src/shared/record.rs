@@ -23,7 +23,9 @@ const VERSION: u64 = 1;
 const ENVELOPE: [&str; 3] = ["v", "writer", "counter"];
 
 /// A record that lives in Meta.
-pub trait SharedRecord: Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait SharedRecord:
+    Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
+{
     /// What a key names.
     type Id: Clone + std::fmt::Debug + Send + Sync;
 
@@ -145,7 +147,10 @@ pub(crate) fn decode<T: SharedRecord>(current: Versioned) -> Result<Arc<Stored<T
 }
 
 /// The same for listings and watches: what cannot be read is logged and left out.
-pub(crate) fn decode_or_skip<T: SharedRecord>(key: &str, current: Versioned) -> Option<(T::Id, Arc<Stored<T>>)> {
+pub(crate) fn decode_or_skip<T: SharedRecord>(
+    key: &str,
+    current: Versioned,
+) -> Option<(T::Id, Arc<Stored<T>>)> {
     let Some(id) = T::read_key(key) else {
         tracing::warn!(record = T::NAME, key, "left out: not a key of such a record");
         return None;

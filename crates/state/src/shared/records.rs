@@ -10,8 +10,8 @@ use mesh_base::{BackendError, BackendErrorKind};
 use mesh_meta::{MetaStore, Page, PutIfAbsent, Remove, Revision, Swap, Versioned};
 
 use super::{
-    record::{self, SharedRecord, Stored},
     Writer,
+    record::{self, SharedRecord, Stored},
 };
 
 /// How a creation ended.

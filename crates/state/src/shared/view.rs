@@ -19,6 +19,8 @@ pub(crate) struct View<T: SharedRecord> {
     entries: BTreeMap<String, Known<T>>,
     removed: BTreeMap<String, Revision>,
     floor: Revision,
+    /// How far the newest listing reached: what was written up to there and is not shown is gone.
+    listed: Revision,
     /// The floors at which operations began that are not over, and how many at each.
     under_way: BTreeMap<Revision, usize>,
 }
@@ -29,6 +31,7 @@ impl<T: SharedRecord> Default for View<T> {
             entries: BTreeMap::new(),
             removed: BTreeMap::new(),
             floor: Revision::default(),
+            listed: Revision::default(),
             under_way: BTreeMap::new(),
         }
     }
@@ -66,7 +69,7 @@ impl<T: SharedRecord> View<T> {
     /// An own operation showed that the key holds this, or did when it was made.
     pub(crate) fn wrote(&mut self, id: &T::Id, stored: &Arc<Stored<T>>) -> bool {
         let key = T::key(id);
-        if self.shows(&key, stored.revision) {
+        if stored.revision <= self.listed || self.shows(&key, stored.revision) {
             return false;
         }
         self.insert(key, (id.clone(), stored.clone()));
@@ -129,6 +132,7 @@ impl<T: SharedRecord> View<T> {
                 changed |= self.remove(key, listing.revision);
             }
         }
+        self.listed = self.listed.max(listing.revision);
         self.raise_floor(listing.revision);
         changed
     }
@@ -146,7 +150,8 @@ impl<T: SharedRecord> View<T> {
 
     fn remove(&mut self, key: String, revision: Revision) -> bool {
         let changed = self.entries.remove(&key).is_some();
-        self.removed.insert(key, revision);
+        let removed = self.removed.entry(key).or_default();
+        *removed = revision.max(*removed);
         changed
     }
 

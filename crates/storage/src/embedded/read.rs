@@ -146,8 +146,10 @@ pub(super) fn retain(db: &LocalDb, partition: &Partition, retain: &Retain) -> Re
         let (before, total) = totals(db, partition)?;
         for (bound, reach) in [(retain.done_bytes, &mut done), (retain.backlog_bytes, &mut backlog)] {
             let Some(bound) = bound.filter(|bound| total - before.min(total) > *bound) else { continue };
-            let keep_above = total - bound;
-            let fits = offset_where(db, partition, |stored| Ok(stored.cumulative()? > keep_above))?;
+            // A record stays when it and everything behind it fit the bound.
+            let fits = offset_where(db, partition, |stored| {
+                Ok(stored.cumulative()?.saturating_sub(stored.value.len() as u64) >= total - bound)
+            })?;
             *reach = (*reach).max(fits);
         }
     }

@@ -10,7 +10,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use mesh_base::{BackendError, BackendErrorKind, Clock, Tasks};
 use mesh_frame::{Offset, Record};
 use mesh_rocks::{Durability, LocalDb};
@@ -27,9 +27,9 @@ const BATCH_BYTES: usize = 8 << 20;
 
 enum Job {
     Append { items: Vec<AppendItem>, done: oneshot::Sender<Appended> },
-    Know { partitions: Vec<PartitionInfo>, done: oneshot::Sender<()> },
-    Forget { keys: Vec<u32>, done: oneshot::Sender<()> },
-    RaiseEnd { key: u32, at_least: Offset, done: oneshot::Sender<()> },
+    Know { partitions: Vec<PartitionInfo>, done: Sender<()> },
+    Forget { keys: Vec<u32>, done: Sender<()> },
+    RaiseEnd { key: u32, at_least: Offset, done: Sender<()> },
     Close,
 }
 
@@ -81,10 +81,10 @@ impl Writer {
         self.ask(|done| Job::RaiseEnd { key, at_least, done })
     }
 
-    fn ask(&self, job: impl FnOnce(oneshot::Sender<()>) -> Job) -> Result<(), BackendError> {
-        let (done, answer) = oneshot::channel();
+    fn ask(&self, job: impl FnOnce(Sender<()>) -> Job) -> Result<(), BackendError> {
+        let (done, answer) = bounded(1);
         self.jobs.send(job(done)).map_err(|_| closed())?;
-        answer.blocking_recv().map_err(|_| closed())
+        answer.recv().map_err(|_| closed())
     }
 
     /// Ends the thread after everything that waits was written.

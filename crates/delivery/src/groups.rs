@@ -1,0 +1,504 @@
+//! Groups and members: subscribe, unsubscribe, and who is subscribed.
+//!
+//! Subscribe writes positions first, then Meta; unsubscribe the reverse: what Meta knows always has its
+//! positions, and positions nobody knows are removed at boot. Both are durable before they are answered.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
+
+use mesh_base::{BackendError, UnixMillis};
+use mesh_frame::{ClientId, Filter, GroupName, Offset, PartitionId, SubscriptionId, TenantId, TopicName};
+use mesh_rocks::Durability;
+use mesh_state::{
+    positions::{Cursor, PositionBatch},
+    shared::{self, ClusterSubscriptionStore, GroupId, GroupRecord, SubscriptionRecord, SubscriptionStore},
+};
+use mesh_storage::{Topic, TopicError};
+
+use crate::{
+    AskedSettings, Mode, ReliableDispatcher, Settings,
+    dispatcher::{Inner, LedgerUnavailable},
+    group::{Group, Membership, kind_of, member_of},
+    lane::AckMode,
+    settings::DEFAULT_MAX_IN_FLIGHT,
+};
+
+/// Where a new group starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StartAt {
+    /// After everything that is stored now.
+    #[default]
+    Latest,
+    /// With the oldest that is stored.
+    Earliest,
+    /// With the first that was accepted at or after this time.
+    Time(UnixMillis),
+    /// At these offsets; partitions left out start at the latest.
+    Offsets(BTreeMap<PartitionId, Offset>),
+    /// At this offset of the only partition.
+    Offset(Offset),
+}
+
+/// A request to subscribe.
+#[derive(Clone, Debug)]
+pub struct Subscribe {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Who.
+    pub client: ClientId,
+    /// To what.
+    pub topic: TopicName,
+    /// How events are shared.
+    pub mode: Mode,
+    /// The group's name; only with a mode that shares.
+    pub group: Option<GroupName>,
+    /// What is asked of the group's settings.
+    pub asked: AskedSettings,
+    /// What the member may have in flight.
+    pub max_in_flight: Option<u32>,
+    /// Where the group starts when it is made.
+    pub start: StartAt,
+    /// Who authenticated, if anybody.
+    pub principal: Option<String>,
+}
+
+/// The answer to a subscribe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribed {
+    /// The id of this membership.
+    pub subscription: SubscriptionId,
+    /// The group's name.
+    pub group: GroupName,
+    /// How it shares.
+    pub mode: Mode,
+    /// Where every partition starts; for a group that was there, how far it is.
+    pub start: BTreeMap<PartitionId, Offset>,
+    /// Whether the group was made now.
+    pub created: bool,
+}
+
+/// Why a subscribe or an unsubscribe did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum SubscribeError {
+    /// The topic is not there and cannot be made.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The client has as many subscriptions as it may.
+    #[error("a client may have {0} subscriptions")]
+    TooManySubscriptions(usize),
+    /// The group has another value of a setting, and other members.
+    #[error("the group has another value of {setting} and other members")]
+    GroupConflict {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The group has another mode.
+    #[error("the group has another mode")]
+    ModeConflict,
+    /// `ack` cannot change while deliveries are outstanding.
+    #[error("ack cannot change while deliveries are outstanding")]
+    AckConflict,
+    /// The start is not one of this topic.
+    #[error("{0}")]
+    BadStart(String),
+    /// The ledger cannot write.
+    #[error(transparent)]
+    Ledger(#[from] LedgerUnavailable),
+    /// Meta cannot write.
+    #[error("{}", .0.chain())]
+    Meta(BackendError),
+    /// The log cannot be read.
+    #[error("{}", .0.chain())]
+    Storage(BackendError),
+}
+
+/// A member as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberView {
+    /// The id of the membership.
+    pub subscription: SubscriptionId,
+    /// The client.
+    pub client: ClientId,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// The topic.
+    pub topic: TopicName,
+    /// How the group shares.
+    pub mode: String,
+    /// The group.
+    pub group: GroupName,
+    /// The instance it subscribed at.
+    pub instance: String,
+}
+
+/// The groups of this instance; cheap to clone.
+#[derive(Clone)]
+pub struct Groups {
+    pub(crate) dispatcher: ReliableDispatcher,
+    pub(crate) store: Arc<ClusterSubscriptionStore>,
+    pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) auto_create: bool,
+}
+
+impl Groups {
+    /// The groups that a dispatcher serves, kept in a store. `auto_create`: topics are made by the first subscribe.
+    pub fn new(dispatcher: ReliableDispatcher, store: Arc<ClusterSubscriptionStore>, auto_create: bool) -> Self {
+        Self { dispatcher, store, changing: Arc::default(), auto_create }
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        &self.dispatcher.0
+    }
+
+    /// Makes a client a member of a group, and the group when there is none. Durable when it returns;
+    /// events appended after that are not missed. Again with the same arguments it changes nothing.
+    ///
+    /// # Errors
+    /// See [`SubscribeError`]; nothing is changed.
+    pub async fn subscribe(&self, request: Subscribe) -> Result<Subscribed, SubscribeError> {
+        let inner = self.inner();
+        if let Some(suspension) = self.dispatcher.suspension() {
+            return Err(LedgerUnavailable::from(suspension).into());
+        }
+        let topic = inner.storage.ensure_topic(&request.topic, self.auto_create, None).await?;
+        let settings = Settings::new(request.mode);
+        let name = match (&request.group, request.mode.is_shared()) {
+            (Some(group), true) => group.clone(),
+            (None, true) => GroupName::new("default").expect("a legal name"),
+            (_, false) => GroupName::new(request.client.as_str()).expect("client ids are legal group names"),
+        };
+        let id = GroupId {
+            tenant: request.tenant.clone(),
+            topic: request.topic.clone(),
+            kind: kind_of(&settings),
+            name: name.clone(),
+        };
+        let _one_at_a_time = self.changing.lock().await;
+        let there = inner.groups.read().by_id.get(&id).cloned();
+        let is_member = there.as_ref().is_some_and(|group| group.state.lock().members.contains_key(&request.client));
+        if !is_member {
+            let limit = inner.limits.subscriptions_per_client;
+            let has = inner.groups_of(&request.tenant, &request.client).map_or(0, |groups| groups.len());
+            if has >= limit {
+                return Err(SubscribeError::TooManySubscriptions(limit));
+            }
+        }
+        let (group, created) = match there {
+            Some(group) => {
+                self.adjust(&group, &request).await?;
+                (group, false)
+            }
+            None => (self.create(&id, &topic, settings.with(&request.asked), &request.start).await?, true),
+        };
+        let membership = self.join(&group, &request).await?;
+        let start = {
+            let state = group.state.lock();
+            state.lanes.iter().map(|lane| (lane.partition.id(), lane.lane.next_to_read())).collect()
+        };
+        inner.after(&group);
+        Ok(Subscribed { subscription: membership.subscription, group: name, mode: request.mode, start, created })
+    }
+
+    /// Checks what a further subscribe asks against the group, and changes what a sole member may change.
+    async fn adjust(&self, group: &Arc<Group>, request: &Subscribe) -> Result<(), SubscribeError> {
+        self.inner().ensure_lanes(group).await?;
+        let (old, sole, outstanding) = {
+            let state = group.state.lock();
+            let others = state.members.keys().any(|client| *client != request.client);
+            (state.settings.clone(), !others, state.outstanding() > 0)
+        };
+        if old.mode != request.mode {
+            return Err(SubscribeError::ModeConflict);
+        }
+        let wanted = old.with(&request.asked);
+        let Some(setting) = old.difference(&wanted) else { return Ok(()) };
+        if !sole {
+            return Err(SubscribeError::GroupConflict { setting });
+        }
+        if old.ack != wanted.ack && outstanding {
+            return Err(SubscribeError::AckConflict);
+        }
+        if let Some(stored) = self.store.group(&group.id) {
+            let mut record = stored.record.clone();
+            record.settings = stored_settings(&wanted, record.settings.from.clone());
+            self.store.update_group(&group.id, &stored, record).await.map_err(SubscribeError::Meta)?;
+        }
+        let inner = self.inner();
+        let mut state = group.state.lock();
+        state.terms = wanted.terms(inner.limits.outstanding, inner.epoch);
+        state.settings = wanted;
+        Ok(())
+    }
+
+    async fn create(
+        &self,
+        id: &GroupId,
+        topic: &Arc<Topic>,
+        settings: Settings,
+        start: &StartAt,
+    ) -> Result<Arc<Group>, SubscribeError> {
+        let inner = self.inner();
+        let positions = inner.positions.clone();
+        let number = tokio::task::spawn_blocking(move || positions.new_group())
+            .await
+            .map_err(|error| gone("making a group", error))?
+            .map_err(LedgerUnavailable::from)?;
+        let terms = settings.terms(inner.limits.outstanding, inner.epoch);
+        let group = Group::new(id.clone(), number, 0, topic.clone(), settings.clone(), terms);
+        let mut batch = PositionBatch::new();
+        for (partition, offset) in self.resolve(topic, start).await? {
+            let partition = topic.partition(partition).expect("resolved from this topic");
+            let cursor = Cursor { next_to_read: offset, incarnation: topic.incarnation() };
+            batch.put_cursor(group.lane_key(&partition), cursor);
+        }
+        let log = inner.positions.log();
+        log.committed(log.commit(log.epoch(), batch, Durability::Synced)).await.map_err(LedgerUnavailable::from)?;
+        let record = GroupRecord {
+            id: number,
+            generation: 0,
+            incarnation: topic.incarnation(),
+            mode: settings.mode.as_str().to_owned(),
+            settings: stored_settings(&settings, serde_json::Value::Null),
+            home: inner.instance.clone(),
+            unknown: shared::Unknown::default(),
+        };
+        self.store.create_group(id, record).await.map_err(SubscribeError::Meta)?;
+        inner.ensure_lanes(&group).await?;
+        inner.groups.write().add(&group);
+        Ok(group)
+    }
+
+    /// The start offset of every partition.
+    async fn resolve(
+        &self,
+        topic: &Arc<Topic>,
+        start: &StartAt,
+    ) -> Result<Vec<(PartitionId, Offset)>, SubscribeError> {
+        let partitions = topic.partitions();
+        let bad = |text: String| Err(SubscribeError::BadStart(text));
+        if let StartAt::Offsets(offsets) = start
+            && let Some(other) = offsets.keys().find(|id| id.0 as usize >= partitions.len())
+        {
+            return bad(format!("from names partition {other}, topic {} has {}", topic.name(), partitions.len()));
+        }
+        if matches!(start, StartAt::Offset(_)) && partitions.len() != 1 {
+            return bad(format!(
+                "a bare offset needs a topic with one partition, topic {} has {}",
+                topic.name(),
+                partitions.len()
+            ));
+        }
+        let mut resolved = Vec::with_capacity(partitions.len());
+        for partition in partitions.iter() {
+            let (first, end) = (partition.start(), partition.end());
+            let offset = match start {
+                StartAt::Latest => end,
+                StartAt::Earliest => first,
+                StartAt::Time(at) => {
+                    self.inner().storage.offset_at(partition, *at).await.map_err(SubscribeError::Storage)?
+                }
+                StartAt::Offsets(offsets) => offsets.get(&partition.id()).copied().unwrap_or(end),
+                StartAt::Offset(offset) => *offset,
+            };
+            if offset > end {
+                return bad(format!(
+                    "offset {offset} of partition {} lies behind its end, {end}",
+                    partition.id()
+                ));
+            }
+            resolved.push((partition.id(), offset.max(first)));
+        }
+        Ok(resolved)
+    }
+
+    /// Makes the client a member, or changes what it already is.
+    async fn join(&self, group: &Arc<Group>, request: &Subscribe) -> Result<Membership, SubscribeError> {
+        let inner = self.inner();
+        let old = group.state.lock().members.get(&request.client).cloned();
+        let max_in_flight = request
+            .max_in_flight
+            .unwrap_or_else(|| old.as_ref().map_or(DEFAULT_MAX_IN_FLIGHT, |old| old.max_in_flight));
+        if let Some(old) = old.filter(|old| old.max_in_flight == max_in_flight) {
+            return Ok(old);
+        }
+        let known = self.store.member(&group.id, &request.client);
+        let subscription = known.map_or_else(new_subscription, |known| known.record.subscription_id.clone());
+        let record = SubscriptionRecord {
+            subscription_id: subscription.clone(),
+            client: request.client.clone(),
+            max_in_flight,
+            instance: inner.instance.clone(),
+            principal: request.principal.clone(),
+            created_at_ms: inner.clock.now().0,
+            unknown: shared::Unknown::default(),
+        };
+        self.store.put_member(&group.id, record).await.map_err(SubscribeError::Meta)?;
+        let membership = Membership { subscription, max_in_flight };
+        group.state.lock().members.insert(request.client.clone(), membership.clone());
+        inner.clients.joined(&request.tenant, &request.client, group);
+        Ok(membership)
+    }
+
+    /// Ends a client's membership in the group, or in all its groups of the topic, or in all. What it has
+    /// goes back at once. `delete_group`: a shared group left without members goes, with its backlog. A
+    /// group of one client always goes with it. `false`: there was nothing to end.
+    ///
+    /// # Errors
+    /// When Meta or the ledger cannot write; what was ended before stays ended.
+    pub async fn unsubscribe(
+        &self,
+        tenant: &TenantId,
+        client: &ClientId,
+        topic: Option<&TopicName>,
+        group: Option<&GroupName>,
+        delete_group: bool,
+    ) -> Result<bool, SubscribeError> {
+        let inner = self.inner();
+        let _one_at_a_time = self.changing.lock().await;
+        let mut removed = false;
+        for found in inner.groups_of(tenant, client).unwrap_or_default() {
+            let fits = topic.is_none_or(|topic| found.id.topic == *topic)
+                && group.is_none_or(|group| found.id.name == *group);
+            if fits {
+                self.leave(&found, tenant, client).await?;
+                let empty = found.state.lock().members.is_empty();
+                if empty && (delete_group || found.id.kind == shared::GroupKind::Broadcast) {
+                    self.remove(&found).await?;
+                }
+                removed = true;
+            }
+        }
+        Ok(removed)
+    }
+
+    async fn leave(&self, group: &Arc<Group>, tenant: &TenantId, client: &ClientId) -> Result<(), SubscribeError> {
+        if let Some(known) = self.store.member(&group.id, client) {
+            self.store.remove_member(&group.id, &known).await.map_err(SubscribeError::Meta)?;
+        }
+        let inner = self.inner();
+        inner.clients.left(tenant, client, group);
+        let now = inner.clock.now();
+        let epoch = inner.positions.log().epoch();
+        let mut batch = PositionBatch::new();
+        {
+            let mut guard = group.state.lock();
+            let state = &mut *guard;
+            state.members.remove(client);
+            if state.epoch == Some(epoch) {
+                let member = member_of(tenant, client);
+                for lane in &mut state.lanes {
+                    lane.lane.member_left(member, now, &state.terms, &mut state.windows, &mut batch);
+                }
+                inner.commit_later(epoch, batch);
+            }
+        }
+        inner.condemn(group);
+        inner.after(group);
+        Ok(())
+    }
+
+    /// Removes a group: first from Meta, then its positions.
+    async fn remove(&self, group: &Arc<Group>) -> Result<(), SubscribeError> {
+        let inner = self.inner();
+        if let Some(stored) = self.store.group(&group.id) {
+            self.store.remove_group(&group.id, &stored).await.map_err(SubscribeError::Meta)?;
+        }
+        group.closed.store(true, Ordering::Release);
+        inner.groups.write().remove(group);
+        let mut batch = PositionBatch::new();
+        {
+            let mut state = group.state.lock();
+            for lane in &state.lanes {
+                batch.forget(lane.lane.key());
+            }
+            state.lanes.clear();
+            state.epoch = None;
+        }
+        let log = inner.positions.log();
+        log.committed(log.commit(log.epoch(), batch, Durability::Synced)).await.map_err(LedgerUnavailable::from)?;
+        Ok(())
+    }
+
+    /// The members of every group, of all instances; of one topic when one is named.
+    pub fn members(&self, topic: Option<&TopicName>) -> Vec<MemberView> {
+        let modes: std::collections::HashMap<GroupId, String> =
+            self.store.groups().into_iter().map(|(id, stored)| (id, stored.record.mode.clone())).collect();
+        self.store
+            .all_members()
+            .into_iter()
+            .filter(|(id, _)| topic.is_none_or(|topic| id.topic == *topic))
+            .map(|(id, stored)| MemberView {
+                subscription: stored.record.subscription_id.clone(),
+                client: stored.record.client.clone(),
+                tenant: id.tenant.clone(),
+                topic: id.topic.clone(),
+                mode: modes.get(&id).cloned().unwrap_or_default(),
+                group: id.name.clone(),
+                instance: stored.record.instance.as_str().to_owned(),
+            })
+            .collect()
+    }
+
+    /// How many clients this instance has.
+    pub fn client_count(&self) -> usize {
+        self.inner().clients.count()
+    }
+
+    /// Ends every subscription of a client for it: the client is told so when it polls.
+    ///
+    /// # Errors
+    /// As [`Groups::unsubscribe`].
+    pub async fn evict(&self, tenant: &TenantId, client: &ClientId) -> Result<bool, SubscribeError> {
+        let removed = self.unsubscribe(tenant, client, None, None, false).await?;
+        if removed {
+            let inner = self.inner();
+            inner.clients.evicted(tenant, client, inner.clock.now());
+        }
+        Ok(removed)
+    }
+}
+
+fn new_subscription() -> SubscriptionId {
+    SubscriptionId::new(&uuid::Uuid::new_v4().to_string()).expect("a UUID is a legal id")
+}
+
+fn gone(operation: &'static str, error: tokio::task::JoinError) -> LedgerUnavailable {
+    BackendError::new(mesh_base::BackendErrorKind::Unavailable, "offset store", operation).with_source(error).into()
+}
+
+/// Settings as Meta keeps them.
+pub(crate) fn stored_settings(settings: &Settings, from: serde_json::Value) -> shared::GroupSettings {
+    shared::GroupSettings {
+        filters: settings.filters.iter().map(Filter::to_json).collect(),
+        from,
+        ack: match settings.ack {
+            AckMode::Explicit => shared::AckMode::Explicit,
+            AckMode::Auto => shared::AckMode::Auto,
+        },
+        ack_timeout_ms: settings.ack_timeout_ms,
+        max_attempts: settings.max_attempts,
+        backoff_ms: settings.backoff_ms,
+        max_backoff_ms: settings.max_backoff_ms,
+        unknown: shared::Unknown::default(),
+    }
+}
+
+/// Settings as Meta kept them; `None` when this release does not understand them.
+pub(crate) fn read_settings(record: &GroupRecord) -> Option<Settings> {
+    let stored = &record.settings;
+    let filters = stored.filters.iter().map(|filter| Filter::parse(filter).ok()).collect::<Option<Vec<_>>>()?;
+    Some(Settings {
+        mode: Mode::read(&record.mode)?,
+        filters,
+        ack: match stored.ack {
+            shared::AckMode::Explicit => AckMode::Explicit,
+            shared::AckMode::Auto => AckMode::Auto,
+        },
+        ack_timeout_ms: stored.ack_timeout_ms,
+        max_attempts: stored.max_attempts,
+        backoff_ms: stored.backoff_ms,
+        max_backoff_ms: stored.max_backoff_ms,
+    })
+}

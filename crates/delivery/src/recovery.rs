@@ -1,0 +1,148 @@
+//! Recovery: what boot does before anything is served.
+//!
+//! [`Groups::align_pull_offsets_to_ack`] makes log and positions agree; [`Groups::recover`] brings every
+//! group back with what it had in flight. Attempts go on where they were, locks of polled deliveries stand,
+//! and nothing moves because a client is absent.
+
+use std::collections::HashSet;
+
+use mesh_base::BackendError;
+use mesh_rocks::Durability;
+use mesh_state::{
+    positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch},
+    shared::{GroupId, StoredGroup, SubscriptionStore},
+};
+use mesh_storage::TopicError;
+
+use crate::{
+    Groups,
+    dispatcher::LedgerUnavailable,
+    group::{Group, Membership},
+    groups::read_settings,
+};
+
+/// Why recovery stopped the boot.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoveryError {
+    /// A topic of a group could not be made again.
+    #[error("could not bring back the topic of a group")]
+    Topic(#[from] TopicError),
+    /// Positions or the log could not be read or written.
+    #[error("could not bring back the groups")]
+    Backend(#[from] BackendError),
+    /// Positions could not be written.
+    #[error("could not bring back the groups")]
+    Ledger(#[from] LedgerUnavailable),
+}
+
+/// What recovery found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Groups that are served again.
+    pub groups: usize,
+    /// Deliveries that are pending again.
+    pub pending: usize,
+    /// Positions nobody knew, removed.
+    pub orphans: usize,
+}
+
+impl Groups {
+    /// Brings every group of this instance back. Call it once, before anything is served.
+    ///
+    /// # Errors
+    /// See [`RecoveryError`]; the boot stops.
+    pub async fn recover(&self) -> Result<Recovered, RecoveryError> {
+        let inner = &self.dispatcher.0;
+        let mut known: HashSet<u64> = HashSet::new();
+        let mut recovered = Recovered::default();
+        for (id, stored) in self.store.groups() {
+            if stored.record.home != inner.instance {
+                continue;
+            }
+            known.insert(stored.record.id);
+            let Some(settings) = read_settings(&stored.record) else {
+                tracing::error!(group = %id, "the settings of this group are of a newer release: it is not served");
+                continue;
+            };
+            let topic = inner.storage.ensure_topic(&id.topic, true, None).await?;
+            let terms = settings.terms(inner.limits.outstanding, inner.epoch);
+            let group =
+                Group::new(id.clone(), stored.record.id, stored.record.generation, topic, settings, terms);
+            self.align_pull_offsets_to_ack(&id, &stored, &group).await?;
+            inner.ensure_lanes(&group).await?;
+            for member in self.store.members(&id) {
+                let record = &member.record;
+                let membership = Membership {
+                    subscription: record.subscription_id.clone(),
+                    max_in_flight: record.max_in_flight,
+                };
+                group.state.lock().members.insert(record.client.clone(), membership);
+                inner.clients.joined(&id.tenant, &record.client, &group);
+            }
+            inner.groups.write().add(&group);
+            recovered.groups += 1;
+        }
+        recovered.orphans = self.forget_orphans(&known).await?;
+        recovered.pending = self.dispatcher.pending_count();
+        Ok(recovered)
+    }
+
+    /// Makes a group's positions and the log agree: the log's next offset is at least every
+    /// `next_to_read`, and positions of another log of that name start at the beginning of this one.
+    async fn align_pull_offsets_to_ack(
+        &self,
+        id: &GroupId,
+        stored: &StoredGroup,
+        group: &Group,
+    ) -> Result<(), RecoveryError> {
+        let inner = &self.dispatcher.0;
+        let mut batch = PositionBatch::new();
+        for partition in group.topic.partitions().iter() {
+            let key = group.lane_key(partition);
+            match inner.positions.offsets().cursor(key)? {
+                Some(cursor) if cursor.incarnation == group.topic.incarnation() => {
+                    inner.storage.raise_end(partition, cursor.next_to_read)?;
+                }
+                other => {
+                    tracing::warn!(
+                        group = %id,
+                        partition = partition.id().0,
+                        had_positions = other.is_some(),
+                        was = stored.record.incarnation.0,
+                        now = group.topic.incarnation().0,
+                        "the log is another one than the group knew: it starts at its beginning"
+                    );
+                    let start = Cursor { next_to_read: partition.start(), incarnation: group.topic.incarnation() };
+                    batch.forget(key);
+                    batch.put_cursor(key, start);
+                }
+            }
+        }
+        if !batch.is_empty() {
+            let log = inner.positions.log();
+            let commit = log.commit(log.epoch(), batch, Durability::Synced);
+            log.committed(commit).await.map_err(LedgerUnavailable::from)?;
+        }
+        Ok(())
+    }
+
+    /// Removes positions of groups that Meta does not know: a subscribe that did not get that far, or an
+    /// unsubscribe that was cut short.
+    async fn forget_orphans(&self, known: &HashSet<u64>) -> Result<usize, RecoveryError> {
+        let inner = &self.dispatcher.0;
+        let cursors = inner.positions.offsets().cursors()?.into_iter().map(|(key, _)| key);
+        let rows = inner.positions.deliveries().lanes()?.into_iter().map(|(key, _)| key);
+        let orphans: HashSet<LaneKey> = cursors.chain(rows).filter(|key| !known.contains(&key.group)).collect();
+        if orphans.is_empty() {
+            return Ok(0);
+        }
+        let mut batch = PositionBatch::new();
+        for key in &orphans {
+            batch.forget(*key);
+        }
+        let log = inner.positions.log();
+        let commit = log.commit(log.epoch(), batch, Durability::Synced);
+        log.committed(commit).await.map_err(LedgerUnavailable::from)?;
+        Ok(orphans.len())
+    }
+}

@@ -1,0 +1,263 @@
+//! The undertaker: makes dead letters of what was condemned.
+//!
+//! Body first (an event in `<topic>_DLQ`), then the row in the dead-letter ledger, then the delivery's row
+//! ends. Whatever fails is tried again with a growing wait, and the delivery stays pending meanwhile. A
+//! crash in between repeats the body, not the row: a body without a row is an orphan that nobody reads.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use mesh_base::{Backoff, BackendError, BackendErrorKind, Stop};
+use mesh_frame::{Offset, PartitionId, format_timestamp};
+use mesh_rocks::Durability;
+use mesh_state::{
+    positions::{EndReason, PositionBatch, Row},
+    shared::{DeadLetter, DeadLetterBody, DeadLetterStore, Unknown},
+};
+use mesh_storage::AppendItem;
+
+use crate::{
+    ReliableDispatcher,
+    dispatcher::{Inner, LedgerUnavailable},
+    group::Group,
+    settle::{Committing, Confirm},
+};
+
+/// At most this many at a time.
+const AT_ONCE: usize = 64;
+
+/// A condemned delivery.
+#[derive(Clone)]
+struct Condemned {
+    group: Arc<Group>,
+    partition: PartitionId,
+    offset: Offset,
+    reason: EndReason,
+    row: Row,
+}
+
+type Place = (u64, u32, u64);
+
+impl Condemned {
+    fn place(&self) -> Place {
+        (self.group.number, self.partition.0, self.offset.0)
+    }
+}
+
+impl ReliableDispatcher {
+    /// Makes dead letters until it is told to stop.
+    pub async fn bury_the_condemned(self, stop: Stop) {
+        let inner = self.0;
+        let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
+        // Bodies that are stored while their row is not: they are not stored again.
+        let mut bodies: HashMap<Place, DeadLetterBody> = HashMap::new();
+        let mut failures = 0;
+        let mut again: BTreeSet<u64> = BTreeSet::new();
+        while !stop.is_signalled() {
+            again.extend(std::mem::take(&mut *inner.condemned.lock()));
+            if again.is_empty() || failures > 0 {
+                let pause = if failures > 0 { backoff.random_delay(failures) } else { Duration::from_secs(3_600) };
+                tokio::select! {
+                    () = stop.wait() => return,
+                    () = inner.condemned_signal.notified(), if failures == 0 => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+                again.extend(std::mem::take(&mut *inner.condemned.lock()));
+            }
+            let found = inner.find_condemned(&again);
+            if found.is_empty() {
+                again.clear();
+                failures = 0;
+                continue;
+            }
+            let results = inner.bury_all(&found, &mut bodies).await;
+            let failed = results.iter().filter(|result| result.is_err()).count();
+            if failed == 0 {
+                failures = 0;
+            } else {
+                if failures == 0
+                    && let Some(error) = results.iter().find_map(|result| result.as_ref().err())
+                {
+                    tracing::error!(%error, failed, "dead letters cannot be stored; they stay pending and are tried again");
+                }
+                failures += 1;
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn find_condemned(&self, groups: &BTreeSet<u64>) -> Vec<Condemned> {
+        let mut found = Vec::new();
+        for group in groups.iter().filter_map(|number| self.group(*number)) {
+            let state = group.state.lock();
+            for lane in &state.lanes {
+                let id = lane.partition.id();
+                found.extend(lane.lane.condemned().take(AT_ONCE).map(|(offset, reason, row)| Condemned {
+                    group: group.clone(),
+                    partition: id,
+                    offset,
+                    reason,
+                    row,
+                }));
+            }
+            if found.len() >= AT_ONCE {
+                break;
+            }
+        }
+        found
+    }
+
+    async fn bury_all(
+        self: &Arc<Self>,
+        found: &[Condemned],
+        bodies: &mut HashMap<Place, DeadLetterBody>,
+    ) -> Vec<Result<(), LedgerUnavailable>> {
+        let burials = found.iter().map(|condemned| {
+            let body = bodies.get(&condemned.place()).cloned();
+            async move { (condemned.place(), self.bury(condemned, body).await) }
+        });
+        let mut results = Vec::with_capacity(found.len());
+        for (place, (body, result)) in futures_util::future::join_all(burials).await {
+            match (&result, body) {
+                (Err(_), Some(body)) => bodies.insert(place, body),
+                (Ok(()), _) | (Err(_), None) => bodies.remove(&place),
+            };
+            results.push(result);
+        }
+        results
+    }
+
+    /// Stores one dead letter. Gives its body's place also when the rest failed.
+    async fn bury(
+        self: &Arc<Self>,
+        condemned: &Condemned,
+        body: Option<DeadLetterBody>,
+    ) -> (Option<DeadLetterBody>, Result<(), LedgerUnavailable>) {
+        let record = match self.record_of(condemned).await {
+            Ok(record) => record,
+            Err(error) => return (body, Err(error.into())),
+        };
+        let Some(record) = record else {
+            // Retention took it: there is no body to keep.
+            self.signals.drop_by("gone", 1);
+            let ended = self.end(condemned).await;
+            return (None, ended.map(|_| ()));
+        };
+        let event = &record.record().event;
+        let body = match body {
+            Some(body) => body,
+            None => match self.store_body(condemned, event).await {
+                Ok(body) => body,
+                Err(error) => return (None, Err(error.into())),
+            },
+        };
+        let letter = DeadLetter {
+            group: condemned.group.id.clone(),
+            incarnation: condemned.group.topic.incarnation(),
+            partition: condemned.partition,
+            offset: condemned.offset,
+            reason: condemned.reason,
+            attempts: condemned.row.attempt,
+            first_ms: condemned.row.first.0,
+            last_ms: condemned.row.last.0,
+            dead_at_ms: condemned.row.at.0,
+            event_id: event.id().to_owned(),
+            source: event.source().to_owned(),
+            body: body.clone(),
+            instance: self.instance.clone(),
+            unknown: Unknown::default(),
+        };
+        if let Err(error) = self.dead_letters.record(letter).await {
+            return (Some(body), Err(error.into()));
+        }
+        match self.end(condemned).await {
+            Ok(ended) => {
+                if ended {
+                    self.signals.dead_lettered.inc();
+                }
+                (None, Ok(()))
+            }
+            Err(error) => (Some(body), Err(error)),
+        }
+    }
+
+    async fn record_of(
+        &self,
+        condemned: &Condemned,
+    ) -> Result<Option<Arc<mesh_storage::LogRecord>>, BackendError> {
+        match condemned.group.topic.partition(condemned.partition) {
+            None => Ok(None),
+            Some(partition) => self.storage.record(&partition, condemned.offset).await,
+        }
+    }
+
+    async fn store_body(
+        &self,
+        condemned: &Condemned,
+        event: &mesh_frame::Event,
+    ) -> Result<DeadLetterBody, BackendError> {
+        let failed = |source: String| {
+            BackendError::new(BackendErrorKind::Unavailable, "dead-letter topic", "storing a dead letter")
+                .with_source(source)
+        };
+        let name = condemned.group.id.topic.dead_letter();
+        let topic = self
+            .storage
+            .ensure_topic(&name, true, Some(1))
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let partition = topic.partition(PartitionId(0)).ok_or_else(|| failed("it has no partition".to_owned()))?;
+        let attempts = condemned.row.attempt.to_string();
+        let time = format_timestamp(condemned.row.at.0);
+        let event = event.with_attributes(&[
+            ("emdlgroup", condemned.group.id.name.as_str()),
+            ("emdlreason", condemned.reason.as_str()),
+            ("emdlattempts", &attempts),
+            ("emdltime", &time),
+        ]);
+        let append = self.storage.append(vec![AppendItem { partition, event }]);
+        let offsets = tokio::time::timeout(self.limits.publish_timeout, self.storage.appended(append))
+            .await
+            .map_err(|_| failed(format!("not stored within {:?}", self.limits.publish_timeout)))??;
+        let offset = *offsets.first().ok_or_else(|| failed("the log gave no offset".to_owned()))?;
+        Ok(DeadLetterBody { topic: name, incarnation: topic.incarnation(), partition: PartitionId(0), offset })
+    }
+
+    /// Ends the row of a delivery whose dead letter is stored. `false`: it had ended.
+    async fn end(self: &Arc<Self>, condemned: &Condemned) -> Result<bool, LedgerUnavailable> {
+        let group = &condemned.group;
+        let epoch = self.ensure_lanes(group).await?;
+        let mut batch = PositionBatch::new();
+        let committing = {
+            let mut guard = group.state.lock();
+            let state = &mut *guard;
+            if state.epoch != Some(epoch) {
+                return Err(mesh_state::positions::CommitError::Suspended.into());
+            }
+            let now = self.clock.now();
+            let buried = state
+                .lane(condemned.partition)
+                .is_some_and(|lane| lane.bury(condemned.offset, now, &mut batch));
+            if !buried {
+                return Ok(false);
+            }
+            Committing {
+                answer: self.positions.log().commit(epoch, batch, Durability::Synced),
+                guard: Confirm {
+                    dispatcher: self.clone(),
+                    group: group.clone(),
+                    epoch,
+                    ends: vec![(condemned.partition, condemned.offset)],
+                },
+            }
+        };
+        committing.confirmed().await?;
+        self.after(group);
+        self.buried_signal.notify_waiters();
+        Ok(true)
+    }
+}

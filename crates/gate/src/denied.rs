@@ -1,0 +1,41 @@
+//! A denial: an outcome that every protocol tells its client in its own words.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// What kind of denial; each is answered differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeniedKind {
+    /// The credential or the signature is missing or wrong.
+    Unauthenticated,
+    /// The caller is known and may not do this.
+    Forbidden,
+    /// More a second than the tenant may.
+    RateLimited,
+    /// More at once than the tenant may.
+    QuotaExceeded,
+}
+
+impl DeniedKind {
+    /// The status that HTTP has for it.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
+            Self::RateLimited | Self::QuotaExceeded => 429,
+        }
+    }
+}
+
+/// The gate said no. The reason is for the client and tells nothing about rules or secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{reason}")]
+pub struct Denied {
+    /// What kind of denial.
+    pub kind: DeniedKind,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// After which time the same request can succeed, where waiting helps.
+    pub retry_after: Option<Duration>,
+}
