@@ -1,0 +1,233 @@
+//! The answers of the admin port.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{RawQuery, State},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, StatusCode, header};
+use mesh_base::{Clock, Signals};
+use mesh_frame::TenantId;
+use mesh_delivery::{DeliverySignals, Groups, ReliableDispatcher};
+use mesh_ingress::{
+    http::{ApiError, ErrorCode},
+    intake::PublishSignals,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{guard::AdminToken, health::Health, metrics::Numbers, query::Query};
+
+/// What the admin port reads. Until delivery is there ([`AdminState::serve`]) only health and readiness are.
+#[derive(Clone)]
+pub struct AdminState(Arc<Inner>);
+
+struct Inner {
+    token: AdminToken,
+    health: Health,
+    clock: Clock,
+    signals: Signals,
+    topology: &'static str,
+    gate: &'static str,
+    default_tenant: TenantId,
+    served: std::sync::OnceLock<Served>,
+}
+
+struct Served {
+    dispatcher: ReliableDispatcher,
+    groups: Groups,
+    delivery: DeliverySignals,
+    publish: PublishSignals,
+    offset_write_failures: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl AdminState {
+    /// The admin port of a process that is starting. `topology` and `gate` are what health shows.
+    pub fn new(
+        token: AdminToken,
+        health: Health,
+        clock: Clock,
+        signals: Signals,
+        topology: &'static str,
+        gate: &'static str,
+        default_tenant: TenantId,
+    ) -> Self {
+        let served = std::sync::OnceLock::new();
+        Self(Arc::new(Inner { token, health, clock, signals, topology, gate, default_tenant, served }))
+    }
+
+    /// Delivery is there. Once.
+    ///
+    /// # Panics
+    /// When it was there already.
+    pub fn serve(
+        &self,
+        dispatcher: ReliableDispatcher,
+        groups: Groups,
+        delivery: DeliverySignals,
+        publish: PublishSignals,
+        offset_write_failures: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        let served =
+            Served { dispatcher, groups, delivery, publish, offset_write_failures: Box::new(offset_write_failures) };
+        assert!(self.0.served.set(served).is_ok(), "delivery is built once");
+    }
+
+    pub(crate) fn token(&self) -> &AdminToken {
+        &self.0.token
+    }
+
+    fn served(&self) -> Result<&Served, ApiError> {
+        self.0.served.get().ok_or_else(|| ApiError::new(ErrorCode::NotReady, "the process is starting"))
+    }
+}
+
+pub(crate) async fn health(State(state): State<AdminState>, headers: HeaderMap) -> Response {
+    let (status, components) = state.0.health.report(state.0.clock.now());
+    let mut body = Map::new();
+    body.insert("status".to_owned(), status.into());
+    if state.token().admits(&headers) {
+        body.insert("topology".to_owned(), state.0.topology.into());
+        body.insert("gate".to_owned(), state.0.gate.into());
+        body.insert("components".to_owned(), serde_json::to_value(&components).unwrap_or_default());
+        if let Ok(served) = state.served() {
+            body.insert("pendingDeliveries".to_owned(), served.dispatcher.pending_count().into());
+        }
+    } else {
+        let names: Vec<&str> = components.keys().copied().collect();
+        body.insert("components".to_owned(), names.into());
+    }
+    Json(Value::Object(body)).into_response()
+}
+
+pub(crate) async fn ready(State(state): State<AdminState>) -> Response {
+    if state.0.health.is_ready() {
+        Json(json!({"status": "READY"})).into_response()
+    } else {
+        ApiError::new(ErrorCode::NotReady, "traffic is not served now").into_response()
+    }
+}
+
+pub(crate) async fn prometheus(State(state): State<AdminState>) -> Response {
+    let kind = (header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    (StatusCode::OK, [kind], state.0.signals.text()).into_response()
+}
+
+pub(crate) async fn metrics(State(state): State<AdminState>) -> Result<Json<Numbers>, ApiError> {
+    let served = state.served()?;
+    Ok(Json(Numbers {
+        publish_count: served.publish.published.get(),
+        publish_failed: served.publish.failed.get(),
+        rate_limited: served.publish.rate_limited.get(),
+        events_dispatched: served.delivery.dispatched.get(),
+        ack_count: served.delivery.acked.get(),
+        redeliveries: served.delivery.redelivered.get(),
+        dlq_count: served.delivery.dead_lettered.get(),
+        pending_deliveries: served.dispatcher.pending_count() as u64,
+        offset_write_failures: (served.offset_write_failures)(),
+    }))
+}
+
+pub(crate) async fn subscriptions(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, ApiError> {
+    let topic = Query::read(query.as_deref())?.maybe_topic()?;
+    let members = state.served()?.groups.members(topic.as_ref());
+    Ok(Json(
+        members
+            .into_iter()
+            .map(|member| {
+                json!({
+                    "subscriptionId": member.subscription.as_str(),
+                    "clientId": member.client.as_str(),
+                    "topic": member.topic.as_str(),
+                    "mode": member.mode,
+                    "group": member.group.as_str(),
+                    "tenant": member.tenant.as_str(),
+                    "instance": member.instance,
+                })
+            })
+            .collect(),
+    ))
+}
+
+pub(crate) async fn clients(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, ApiError> {
+    let topic = Query::read(query.as_deref())?.topic()?;
+    let clients = state.served()?.dispatcher.clients(&topic);
+    Ok(Json(
+        clients
+            .into_iter()
+            .map(|client| {
+                json!({
+                    "clientId": client.client.as_str(),
+                    "tenant": client.tenant.as_str(),
+                    "pending": client.pending,
+                })
+            })
+            .collect(),
+    ))
+}
+
+pub(crate) async fn offsets(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, ApiError> {
+    let topic = Query::read(query.as_deref())?.topic()?;
+    let mut floors = Map::new();
+    for position in state.served()?.dispatcher.positions(&topic) {
+        // Tenants share no name: the default tenant's groups keep the short key that scripts know.
+        let key = if position.tenant == state.0.default_tenant {
+            format!("{}#{}", position.group, position.partition)
+        } else {
+            format!("{}/{}#{}", position.tenant, position.group, position.partition)
+        };
+        floors.insert(key, position.floor.to_string().into());
+    }
+    Ok(Json(Value::Object(floors)))
+}
+
+pub(crate) async fn dead_letters(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, ApiError> {
+    let query = Query::read(query.as_deref())?;
+    let (topic, max) = (query.topic()?, query.max()?);
+    let letters = state
+        .served()?
+        .dispatcher
+        .dead_letters(&topic, max)
+        .await
+        .map_err(|error| ApiError::new(ErrorCode::MetaUnavailable, error.chain()))?;
+    Ok(Json(
+        letters
+            .into_iter()
+            .map(|view| {
+                let letter = view.letter;
+                let event: Value = view
+                    .body
+                    .and_then(|body| serde_json::from_slice(body.json()).ok())
+                    .unwrap_or(Value::Null);
+                json!({
+                    "tenant": letter.group.tenant.as_str(),
+                    "topic": letter.group.topic.as_str(),
+                    "group": letter.group.name.as_str(),
+                    "partition": letter.partition.0,
+                    "offset": letter.offset.to_string(),
+                    "reason": letter.reason.as_str(),
+                    "attempts": letter.attempts,
+                    "firstMs": letter.first_ms,
+                    "lastMs": letter.last_ms,
+                    "deadAtMs": letter.dead_at_ms,
+                    "eventId": letter.event_id,
+                    "source": letter.source,
+                    "event": event,
+                })
+            })
+            .collect(),
+    ))
+}
