@@ -2,4 +2,5 @@
 //!
 //! One module a scenario of the failure matrix, with the names that its table uses.
 
+mod positions;
 mod shared;

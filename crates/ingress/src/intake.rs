@@ -1,0 +1,90 @@
+//! `Intake`: the one way in for every protocol. Its methods take only what the gate admitted.
+//!
+//! An event is durable before a publish succeeds; a subscription and the start of every partition are durable
+//! before a subscribe does; a cursor has moved before an ack is told. What stands behind (log, ledger, Meta) is
+//! never waited for without a bound: the log's is the publish timeout, the others have their own.
+
+mod consume;
+mod publish;
+mod signals;
+mod subscribe;
+
+use std::time::Duration;
+
+use mesh_delivery::{Groups, ReliableDispatcher};
+use mesh_frame::{Epoch, Limits, TenantId};
+use mesh_storage::Storage;
+
+pub use consume::{Ack, Poll};
+pub use publish::{PublishBatch, PublishError, PublishEvent, Stored};
+pub use signals::IntakeSignals;
+pub use subscribe::Unsubscribe;
+
+/// What the intake is told by the configuration.
+#[derive(Clone, Debug)]
+pub struct IntakeSettings {
+    /// The tenant whose events carry no `emtenantid`.
+    pub default_tenant: TenantId,
+    /// Whether a publish makes a topic that is not there.
+    pub auto_create: bool,
+    /// How long the log may take to answer an append.
+    pub publish_timeout: Duration,
+    /// How large events may be.
+    pub limits: Limits,
+}
+
+impl IntakeSettings {
+    /// Topics are made on the way, the log has 10 s, and events have the mesh's limits.
+    pub fn new(default_tenant: TenantId) -> Self {
+        Self {
+            default_tenant,
+            auto_create: true,
+            publish_timeout: Duration::from_secs(10),
+            limits: Limits::DEFAULT,
+        }
+    }
+}
+
+/// The intake; clones share what they stand on.
+#[derive(Clone)]
+pub struct Intake {
+    storage: Storage,
+    dispatcher: ReliableDispatcher,
+    groups: Groups,
+    settings: IntakeSettings,
+    signals: IntakeSignals,
+}
+
+impl Intake {
+    /// The intake of a log and of what delivers from it.
+    pub fn new(
+        storage: Storage,
+        dispatcher: ReliableDispatcher,
+        groups: Groups,
+        settings: IntakeSettings,
+        signals: IntakeSignals,
+    ) -> Self {
+        Self { storage, dispatcher, groups, settings, signals }
+    }
+
+    /// How large events may be.
+    pub fn limits(&self) -> &Limits {
+        &self.settings.limits
+    }
+
+    /// The epoch that deliveries of this instance show.
+    pub fn epoch(&self) -> Epoch {
+        self.dispatcher.epoch()
+    }
+
+    /// Its counters.
+    pub fn signals(&self) -> &IntakeSignals {
+        &self.signals
+    }
+}
+
+impl std::fmt::Debug for Intake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Intake").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,44 @@
+//! Poll and ack: what a client receives, and that it is done with it.
+
+use std::time::Duration;
+
+use mesh_delivery::{AckOutcome, Answer, PollError};
+use mesh_frame::ClientId;
+use mesh_gate::Admitted;
+
+use super::Intake;
+
+/// Asks for deliveries.
+#[derive(Clone, Debug)]
+pub struct Poll {
+    /// For whom.
+    pub client: ClientId,
+    /// How many at most.
+    pub most: usize,
+    /// How long to wait for the first.
+    pub timeout: Duration,
+}
+
+/// Says that deliveries are done.
+#[derive(Clone, Debug)]
+pub struct Ack {
+    /// The ids they were handed out with.
+    pub deliveries: Vec<String>,
+}
+
+impl Intake {
+    /// Hands out what there is for a client, or waits for something.
+    ///
+    /// # Errors
+    /// See [`PollError`].
+    pub async fn poll(&self, admitted: Admitted<Poll>) -> Result<Answer, PollError> {
+        let (poll, caller) = admitted.into_parts();
+        self.dispatcher.poll(caller.tenant(), &poll.client, poll.most, poll.timeout).await
+    }
+
+    /// Finishes deliveries; one outcome each, in their order.
+    pub async fn ack(&self, admitted: Admitted<Ack>) -> Vec<AckOutcome> {
+        let (ack, caller) = admitted.into_parts();
+        self.dispatcher.ack(caller.tenant(), &ack.deliveries).await
+    }
+}
