@@ -3,7 +3,13 @@
 //! Health is about the process and always answers 200; its body says `STARTING`, `UP`, `DEGRADED` or `DOWN`
 //! and names the components. Readiness is about traffic: 200 or 503.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use mesh_base::UnixMillis;
 use mesh_ingress::http::Readiness;
@@ -43,6 +49,7 @@ type Check = Box<dyn Fn() -> HealthReport + Send + Sync>;
 #[derive(Clone)]
 pub struct Health {
     readiness: Readiness,
+    started: Arc<AtomicBool>,
     checks: Arc<Mutex<Vec<(&'static str, Check)>>>,
     since: Arc<Mutex<BTreeMap<&'static str, (&'static str, UnixMillis)>>>,
 }
@@ -59,12 +66,17 @@ pub(crate) struct Component {
 impl Health {
     /// Nobody to ask yet: `STARTING` until `readiness` says otherwise.
     pub fn new(readiness: Readiness) -> Self {
-        Self { readiness, checks: Arc::default(), since: Arc::default() }
+        Self { readiness, started: Arc::default(), checks: Arc::default(), since: Arc::default() }
     }
 
     /// Asks a component from now on; `check` must be quick.
     pub fn ask(&self, component: &'static str, check: impl Fn() -> HealthReport + Send + Sync + 'static) {
         self.checks.lock().push((component, Box::new(check)));
+    }
+
+    /// Recovery is over.
+    pub fn started(&self) {
+        self.started.store(true, Ordering::Release);
     }
 
     /// Whether traffic is served.
@@ -92,7 +104,7 @@ impl Health {
             let since = (report.status != "UP").then_some(changed);
             components.insert(*name, Component { report, since });
         }
-        let status = if self.readiness.is_ready() || !self.readiness.is_starting() { worst } else { "STARTING" };
+        let status = if self.started.load(Ordering::Acquire) { worst } else { "STARTING" };
         (status, components)
     }
 }
@@ -105,16 +117,18 @@ mod tests {
     fn the_worst_component_decides_and_its_time_is_that_of_its_change() {
         let readiness = Readiness::new();
         let health = Health::new(readiness.clone());
-        let broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let broken = Arc::new(AtomicBool::new(false));
         let seen = broken.clone();
         health.ask("log", HealthReport::up);
         health.ask("ledger", move || {
-            if seen.load(std::sync::atomic::Ordering::Relaxed) { HealthReport::down("full") } else { HealthReport::up() }
+            if seen.load(Ordering::Relaxed) { HealthReport::down("full") } else { HealthReport::up() }
         });
         assert_eq!(health.report(UnixMillis(1)).0, "STARTING");
-        readiness.ready();
+        health.started();
+        readiness.open();
+        assert!(health.is_ready());
         assert_eq!(health.report(UnixMillis(2)).0, "UP");
-        broken.store(true, std::sync::atomic::Ordering::Relaxed);
+        broken.store(true, Ordering::Relaxed);
         let (status, components) = health.report(UnixMillis(5));
         assert_eq!((status, components["ledger"].since), ("DOWN", Some(5)));
         assert_eq!(health.report(UnixMillis(9)).1["ledger"].since, Some(5));

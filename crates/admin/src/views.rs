@@ -8,12 +8,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, StatusCode, header};
-use mesh_base::{Clock, Signals};
+use mesh_base::{Clock, Gauge, Signals};
 use mesh_frame::TenantId;
 use mesh_delivery::{DeliverySignals, Groups, ReliableDispatcher};
 use mesh_ingress::{
     http::{ApiError, ErrorCode},
-    intake::PublishSignals,
+    intake::IntakeSignals,
 };
 use serde_json::{Map, Value, json};
 
@@ -31,6 +31,7 @@ struct Inner {
     topology: &'static str,
     gate: &'static str,
     default_tenant: TenantId,
+    pending: Gauge,
     served: std::sync::OnceLock<Served>,
 }
 
@@ -38,7 +39,7 @@ struct Served {
     dispatcher: ReliableDispatcher,
     groups: Groups,
     delivery: DeliverySignals,
-    publish: PublishSignals,
+    publish: IntakeSignals,
     offset_write_failures: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -54,7 +55,8 @@ impl AdminState {
         default_tenant: TenantId,
     ) -> Self {
         let served = std::sync::OnceLock::new();
-        Self(Arc::new(Inner { token, health, clock, signals, topology, gate, default_tenant, served }))
+        let pending = signals.gauge("pending_deliveries", "Deliveries handed out and not finished");
+        Self(Arc::new(Inner { token, health, clock, signals, topology, gate, default_tenant, pending, served }))
     }
 
     /// Delivery is there. Once.
@@ -66,7 +68,7 @@ impl AdminState {
         dispatcher: ReliableDispatcher,
         groups: Groups,
         delivery: DeliverySignals,
-        publish: PublishSignals,
+        publish: IntakeSignals,
         offset_write_failures: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
         let served =
@@ -110,6 +112,9 @@ pub(crate) async fn ready(State(state): State<AdminState>) -> Response {
 }
 
 pub(crate) async fn prometheus(State(state): State<AdminState>) -> Response {
+    if let Ok(served) = state.served() {
+        state.0.pending.set(i64::try_from(served.dispatcher.pending_count()).unwrap_or(i64::MAX));
+    }
     let kind = (header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8");
     (StatusCode::OK, [kind], state.0.signals.text()).into_response()
 }
@@ -118,7 +123,7 @@ pub(crate) async fn metrics(State(state): State<AdminState>) -> Result<Json<Numb
     let served = state.served()?;
     Ok(Json(Numbers {
         publish_count: served.publish.published.get(),
-        publish_failed: served.publish.failed.get(),
+        publish_failed: served.publish.publish_failed.get(),
         rate_limited: served.publish.rate_limited.get(),
         events_dispatched: served.delivery.dispatched.get(),
         ack_count: served.delivery.acked.get(),

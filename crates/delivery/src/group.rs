@@ -17,6 +17,7 @@ use mesh_state::{
     positions::{Cursor, DeliveryStateStore, LaneKey, LedgerEpoch, OffsetStore, Positions},
     shared::{GroupId, GroupKind},
 };
+use mesh_push::Waiters;
 use mesh_storage::{Cached, LogRecord, Partition, Topic};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
@@ -24,7 +25,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     lane::{Lane, Member, Source, Terms, Verdict, Windows},
     settings::Settings,
-    waiters::Waiters,
 };
 
 /// A member as its group knows it.

@@ -20,7 +20,6 @@ mod ticker;
 mod topology;
 mod undertaker;
 mod view;
-mod waiters;
 
 pub use delivery_id::{DeliveryIds, DeliveryRef};
 pub use dispatcher::{DeliveryLimits, Foundations, LedgerUnavailable, ReliableDispatcher};

@@ -6,6 +6,7 @@ use mesh_frame::{ClientId, Offset, PartitionId, TenantId};
 use mesh_base::UnixMillis;
 use mesh_rocks::Durability;
 use mesh_state::positions::{Commit, LedgerEpoch, PositionBatch};
+use mesh_push::Waiter;
 use mesh_storage::{LogRecord, Partition};
 
 use crate::{
@@ -13,7 +14,6 @@ use crate::{
     dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
     group::{Group, PartitionSource, member_of, verdict},
     lane::{AckMode, Demand, Dropped, Judge, Member, Taken},
-    waiters::Waiter,
 };
 
 /// Why a poll has no answer.
@@ -160,7 +160,7 @@ struct Registered {
 
 impl Registered {
     fn new(groups: Vec<Arc<Group>>, member: Member) -> Self {
-        let waiter = Waiter::new(member);
+        let waiter = Waiter::new(member.0);
         for group in &groups {
             group.waiters.add(&waiter);
         }
@@ -269,7 +269,7 @@ impl Inner {
         let settings = &state.settings;
         let judge = Judge {
             verdict: &|record: &LogRecord| verdict(settings, record, now),
-            has_demand: &|other| group.waiters.has(other),
+            has_demand: &|other| group.waiters.has(other.0),
         };
         let (mut taken, mut cold, mut more, mut bytes) = (Vec::new(), None, false, bytes);
         let lanes = state.lanes.len();

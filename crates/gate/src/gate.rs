@@ -93,8 +93,12 @@ mod tests {
 
     #[test]
     fn every_denial_has_its_status() {
-        let kinds =
-            [DeniedKind::Unauthenticated, DeniedKind::Forbidden, DeniedKind::RateLimited, DeniedKind::QuotaExceeded];
+        let kinds = [
+            DeniedKind::Unauthenticated,
+            DeniedKind::Forbidden,
+            DeniedKind::RateLimited,
+            DeniedKind::QuotaExceeded,
+        ];
         assert_eq!(kinds.map(DeniedKind::http_status), [401, 403, 429, 429]);
     }
 }

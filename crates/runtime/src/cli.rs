@@ -8,7 +8,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    boot,
+    bench, boot,
     config::{Given, Mode, Problem, Settings, Warning, reference, report, validate},
     logging,
 };
@@ -33,6 +33,9 @@ enum Command {
     /// Look at the configuration without starting anything
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Measure a server, or everything side by side
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Print the version
     Version(Sources),
 }
@@ -117,6 +120,13 @@ pub fn run() -> ExitCode {
         Command::Config(ConfigCommand::Reference { format: Format::Markdown, .. }) => {
             print(&reference::markdown())
         }
+        Command::Bench(command) => match bench::run(command) {
+            Ok(code) => code,
+            Err(error) => {
+                complain(&format!("eventmesh bench: {error:#}\n"));
+                ExitCode::FAILURE
+            }
+        },
         Command::Version(_) => print(concat!("eventmesh ", env!("CARGO_PKG_VERSION"), "\n")),
     }
 }
@@ -203,6 +213,7 @@ mod tests {
                     inspect.sources
                 }
                 Ok(Command::Config(ConfigCommand::Reference { sources, .. })) => sources,
+                Ok(Command::Bench(_)) => panic!("{command:?} is no bench"),
                 Err(error) => panic!("{command:?}: {error}"),
             };
             assert_eq!(sources.definitions, ["a.b=c", "d=-1", "e="], "{command:?}");

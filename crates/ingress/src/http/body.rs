@@ -68,12 +68,14 @@ impl BodyReader {
         Self { limits, in_flight: Arc::default() }
     }
 
-    /// The whole body.
-    pub(super) async fn read(&self, headers: &HeaderMap, body: &mut Body) -> Result<ReadBody, ApiError> {
+    /// Whether the body may be read, by what its head declares. Nothing is read.
+    pub(super) fn check_declared(&self, headers: &HeaderMap, body: &Body) -> Result<(), ApiError> {
         check_encoding(headers)?;
-        if body.size_hint().lower() > self.limits.body_bytes {
-            return Err(self.too_large());
-        }
+        if body.size_hint().lower() > self.limits.body_bytes { Err(self.too_large()) } else { Ok(()) }
+    }
+
+    /// The whole body.
+    pub(super) async fn read(&self, body: &mut Body) -> Result<ReadBody, ApiError> {
         if body.is_end_stream() {
             return Ok(ReadBody { bytes: Bytes::new(), _held: Vec::new(), _first: None });
         }
@@ -146,7 +148,10 @@ impl BodyReader {
     fn too_large(&self) -> ApiError {
         ApiError::new(
             ErrorCode::TooLarge,
-            format!("the body is over the limit of {} bytes (eventmesh.http.maxBodyBytes)", self.limits.body_bytes),
+            format!(
+                "the body is over the limit of {} bytes (eventmesh.http.maxBodyBytes)",
+                self.limits.body_bytes
+            ),
         )
     }
 }
@@ -229,7 +234,9 @@ fn next_frame(body: &mut Body) -> impl Future<Output = Option<Result<Frame<Bytes
 fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
     for value in headers.get_all(CONTENT_ENCODING) {
         let codings = value.to_str().unwrap_or("?").split(',').map(str::trim);
-        if let Some(coding) = codings.into_iter().find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
+        if let Some(coding) =
+            codings.into_iter().find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+        {
             let shown: String = coding.chars().take(40).collect();
             return Err(ApiError::new(
                 ErrorCode::UnsupportedMediaType,
@@ -263,7 +270,8 @@ mod tests {
     }
 
     async fn read(reader: &BodyReader, mut body: Body) -> Result<ReadBody, ErrorCode> {
-        reader.read(&HeaderMap::new(), &mut body).await.map_err(|error| error.code)
+        reader.check_declared(&HeaderMap::new(), &body).map_err(|error| error.code)?;
+        reader.read(&mut body).await.map_err(|error| error.code)
     }
 
     #[tokio::test]

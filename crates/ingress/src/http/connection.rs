@@ -9,12 +9,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Router,
-    body::Body,
-    extract::Request,
-    response::Response,
-};
+use axum::{Router, body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use http::Version;
 use http_body::{Body as HttpBody, Frame, SizeHint};

@@ -149,11 +149,14 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.json()));
-        *response.status_mut() = StatusCode::from_u16(self.code.status()).expect("the list has legal statuses");
+        *response.status_mut() =
+            StatusCode::from_u16(self.code.status()).expect("the list has legal statuses");
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_millis().div_ceil(1_000).clamp(1, 86_400);
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(1)));
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(1)));
         }
         response
     }
@@ -187,14 +190,18 @@ impl From<Denied> for ApiError {
 fn of_storage(error: &BackendError, doing: &str) -> ApiError {
     tracing::warn!(error = %error.chain(), "{doing} failed");
     match error.kind() {
-        BackendErrorKind::Full => ApiError::new(ErrorCode::StorageFull, format!("{doing} failed: the disk is full")),
+        BackendErrorKind::Full => {
+            ApiError::new(ErrorCode::StorageFull, format!("{doing} failed: the disk is full"))
+        }
         BackendErrorKind::TooLarge => {
             ApiError::new(ErrorCode::TooLarge, format!("{doing} failed: too large for the log"))
         }
-        BackendErrorKind::Unavailable | BackendErrorKind::Corrupt | BackendErrorKind::Refused => ApiError::new(
-            ErrorCode::StorageUnavailable,
-            format!("{doing} failed: the log is {}", error.kind().as_str()),
-        ),
+        BackendErrorKind::Unavailable | BackendErrorKind::Corrupt | BackendErrorKind::Refused => {
+            ApiError::new(
+                ErrorCode::StorageUnavailable,
+                format!("{doing} failed: the log is {}", error.kind().as_str()),
+            )
+        }
     }
 }
 
@@ -234,16 +241,24 @@ impl From<LedgerUnavailable> for ApiError {
 /// The ledger cannot write; the delivery stays as it is.
 pub(super) fn ledger_unavailable(full: bool) -> ApiError {
     if full {
-        ApiError::new(ErrorCode::StorageFull, "the disk is full: deliveries cannot be recorded; nothing has changed")
+        ApiError::new(
+            ErrorCode::StorageFull,
+            "the disk is full: deliveries cannot be recorded; nothing has changed",
+        )
     } else {
-        ApiError::new(ErrorCode::LedgerUnavailable, "deliveries cannot be recorded now; nothing has changed, try again")
+        ApiError::new(
+            ErrorCode::LedgerUnavailable,
+            "deliveries cannot be recorded now; nothing has changed, try again",
+        )
     }
 }
 
 impl From<PollError> for ApiError {
     fn from(error: PollError) -> Self {
         match error {
-            PollError::UnknownClient => Self::new(ErrorCode::UnknownClient, PollError::UnknownClient.to_string()),
+            PollError::UnknownClient => {
+                Self::new(ErrorCode::UnknownClient, PollError::UnknownClient.to_string())
+            }
             PollError::Expired => Self::new(ErrorCode::SubscriptionExpired, PollError::Expired.to_string()),
             PollError::Ledger(error) => error.into(),
         }
@@ -253,18 +268,21 @@ impl From<PollError> for ApiError {
 impl From<SubscribeError> for ApiError {
     fn from(error: SubscribeError) -> Self {
         match error {
-            SubscribeError::UnknownTopic(error) => error.into(),
+            SubscribeError::Topic(error) => error.into(),
             SubscribeError::TooManySubscriptions(most) => Self::new(
                 ErrorCode::QuotaExceeded,
                 format!("the client already has {most} subscriptions, which is the most it may have"),
             ),
             SubscribeError::GroupConflict { setting } => Self::new(
                 ErrorCode::GroupConflict,
-                format!("the group has another `{setting}` and other members; leave it out to take the group's"),
+                format!(
+                    "the group has another `{setting}` and other members; leave it out to take the group's"
+                ),
             ),
-            SubscribeError::ModeConflict => {
-                Self::new(ErrorCode::GroupConflict, "the client is subscribed to this topic in another `mode`")
-            }
+            SubscribeError::ModeConflict => Self::new(
+                ErrorCode::GroupConflict,
+                "the client is subscribed to this topic in another `mode`",
+            ),
             SubscribeError::AckConflict => {
                 Self::new(ErrorCode::GroupConflict, "`ack` cannot change while deliveries are outstanding")
             }
@@ -273,9 +291,10 @@ impl From<SubscribeError> for ApiError {
             SubscribeError::Meta(error) => {
                 tracing::warn!(error = %error.chain(), "a subscription could not be recorded");
                 match error.kind() {
-                    BackendErrorKind::Full => {
-                        Self::new(ErrorCode::StorageFull, "the Meta store has no space left for the subscription")
-                    }
+                    BackendErrorKind::Full => Self::new(
+                        ErrorCode::StorageFull,
+                        "the Meta store has no space left for the subscription",
+                    ),
                     BackendErrorKind::Unavailable
                     | BackendErrorKind::Corrupt
                     | BackendErrorKind::Refused
@@ -309,7 +328,12 @@ mod tests {
         for code in ErrorCode::ALL {
             let response = ApiError::new(*code, "m").into_response();
             assert_eq!(response.status().as_u16(), code.status());
-            assert_eq!(response.headers().contains_key(RETRY_AFTER), code.status() == 503, "{}", code.as_str());
+            assert_eq!(
+                response.headers().contains_key(RETRY_AFTER),
+                code.status() == 503,
+                "{}",
+                code.as_str()
+            );
         }
     }
 }

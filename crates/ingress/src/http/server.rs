@@ -149,7 +149,11 @@ impl HttpServer {
         let drained = running.tasks.shut_down(settings.drain_timeout).await;
         if !drained {
             let left = running.connections.count();
-            tracing::warn!(server = settings.name, connections = left, "connections were cut: they did not end in time");
+            tracing::warn!(
+                server = settings.name,
+                connections = left,
+                "connections were cut: they did not end in time"
+            );
             running.connections.end_all(true);
             running.tasks.shut_down(Duration::from_secs(1)).await;
         }

@@ -31,7 +31,11 @@ impl WatchedSocket {
 }
 
 impl AsyncRead for WatchedSocket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let result = Pin::new(&mut this.stream).poll_read(cx, buffer);

@@ -97,7 +97,8 @@ impl Intake {
             None => topic.next_partition(),
         };
         let id = partition.id();
-        let offsets = self.append(vec![AppendItem { partition, event: self.with_tenant(event, tenant) }]).await?;
+        let offsets =
+            self.append(vec![AppendItem { partition, event: self.with_tenant(event, tenant) }]).await?;
         Ok((id, *offsets.first().expect("an append answers one offset an item")))
     }
 

@@ -22,13 +22,14 @@ pub struct Unsubscribe {
 impl Intake {
     /// Makes a client a member of a group; the same again changes nothing. Durable when it returns.
     ///
-    /// The tenant is the caller's, whatever the request says.
+    /// Tenant and principal are the caller's, whatever the request says.
     ///
     /// # Errors
     /// See [`SubscribeError`].
     pub async fn subscribe(&self, admitted: Admitted<Subscribe>) -> Result<Subscribed, SubscribeError> {
         let (subscribe, caller) = admitted.into_parts();
-        let subscribe = Subscribe { tenant: caller.tenant().clone(), ..subscribe };
+        let principal = caller.principal().map(|principal| principal.as_str().to_owned());
+        let subscribe = Subscribe { tenant: caller.tenant().clone(), principal, ..subscribe };
         self.groups.subscribe(subscribe).await
     }
 

@@ -15,19 +15,18 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::lane::Member;
-
 /// One waiting poll.
 #[derive(Debug)]
-pub(crate) struct Waiter {
-    member: Member,
+pub struct Waiter {
+    member: u64,
     woken: AtomicBool,
     done: AtomicBool,
     signal: Notify,
 }
 
 impl Waiter {
-    pub(crate) fn new(member: Member) -> Arc<Self> {
+    /// A poll of a member, by a number that is the member's own.
+    pub fn new(member: u64) -> Arc<Self> {
         Arc::new(Self {
             member,
             woken: AtomicBool::new(false),
@@ -37,12 +36,12 @@ impl Waiter {
     }
 
     /// Waits for a wake-up.
-    pub(crate) async fn woken(&self) {
+    pub async fn woken(&self) {
         self.signal.notified().await;
     }
 
     /// It waits no longer. `true`: it had been woken.
-    pub(crate) fn finish(&self) -> bool {
+    pub fn finish(&self) -> bool {
         self.done.store(true, Ordering::Release);
         self.woken.load(Ordering::Acquire)
     }
@@ -58,31 +57,38 @@ impl Waiter {
 
 /// The waiters of one group, in the order they came.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
+pub struct Waiters {
     queue: Mutex<VecDeque<Arc<Waiter>>>,
     count: AtomicUsize,
 }
 
 impl Waiters {
-    pub(crate) fn add(&self, waiter: &Arc<Waiter>) {
+    /// It waits from now on.
+    pub fn add(&self, waiter: &Arc<Waiter>) {
         let mut queue = self.queue.lock();
         queue.push_back(waiter.clone());
         self.count.store(queue.len(), Ordering::SeqCst);
     }
 
-    pub(crate) fn remove(&self, waiter: &Arc<Waiter>) {
+    /// It waits no longer.
+    pub fn remove(&self, waiter: &Arc<Waiter>) {
         let mut queue = self.queue.lock();
         queue.retain(|other| !Arc::ptr_eq(other, waiter));
         self.count.store(queue.len(), Ordering::SeqCst);
     }
 
+    /// Whether nobody waits, about.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many wait, about.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
 
     /// Wakes up to that many.
-    pub(crate) fn wake(&self, most: usize) {
+    pub fn wake(&self, most: usize) {
         if self.len() == 0 {
             return;
         }
@@ -97,7 +103,46 @@ impl Waiters {
     }
 
     /// Whether that member waits.
-    pub(crate) fn has(&self, member: Member) -> bool {
+    pub fn has(&self, member: u64) -> bool {
         self.len() > 0 && self.queue.lock().iter().any(|waiter| waiter.member == member)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_up_is_for_one_and_the_next_for_the_next() {
+        let waiters = Waiters::default();
+        let (first, second) = (Waiter::new(1), Waiter::new(2));
+        waiters.add(&first);
+        waiters.add(&second);
+        assert!(waiters.has(2) && !waiters.has(3));
+        waiters.wake(1);
+        waiters.wake(1);
+        assert!(first.finish() && second.finish());
+        waiters.remove(&first);
+        assert_eq!(waiters.len(), 1);
+    }
+
+    #[test]
+    fn a_waiter_that_is_done_is_passed_over() {
+        let waiters = Waiters::default();
+        let (gone, waiting) = (Waiter::new(1), Waiter::new(2));
+        waiters.add(&gone);
+        waiters.add(&waiting);
+        assert!(!gone.finish());
+        waiters.wake(1);
+        assert!(waiting.finish());
+    }
+
+    #[tokio::test]
+    async fn a_wake_up_before_the_wait_is_not_lost() {
+        let waiters = Waiters::default();
+        let waiter = Waiter::new(1);
+        waiters.add(&waiter);
+        waiters.wake(5);
+        waiter.woken().await;
     }
 }

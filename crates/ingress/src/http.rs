@@ -1,0 +1,35 @@
+//! HTTP: the traffic port's routes, and the server under them, which the administration port uses too.
+//!
+//! A request goes through one function ([`edge`](self)) in one order: method, readiness, credential, declared
+//! length, body, parameters, parse, gate, intake. Every answer is JSON; an error is [`ApiError`], of a closed list
+//! of codes. Nothing waits without a bound, and what is refused early is still read for a moment, so that the
+//! client gets the answer instead of a reset.
+
+mod ack;
+mod answer;
+mod body;
+mod connection;
+mod connections;
+mod edge;
+mod errors;
+mod json;
+mod poll;
+mod poll_body;
+mod publish;
+mod query;
+mod readiness;
+mod routes;
+mod server;
+mod socket;
+mod subscribe;
+mod subscribe_request;
+mod watch;
+
+pub use body::BodyLimits;
+pub use connection::Remote;
+pub use edge::{HttpEdge, HttpEdgeSettings};
+pub use errors::{ApiError, ErrorCode};
+pub use readiness::Readiness;
+pub use routes::{Operation, ROUTES, Route, method_not_allowed, not_found, router};
+pub use server::{HttpServer, HttpServerSettings, HttpServerSignals};
+pub use watch::Patience;

@@ -1,0 +1,197 @@
+//! The edge: what every request of the traffic port goes through, in one order.
+//!
+//! Method, readiness, credential, declared length, body, parameters, parse, gate, intake. A panic on the way is
+//! answered with 500 and logged; the connection and the process go on.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse, Response},
+};
+use futures_util::FutureExt;
+use http::{
+    HeaderValue, Method, Version,
+    header::{AUTHORIZATION, CONNECTION, EXPECT},
+    request::Parts,
+};
+use mesh_base::{Lease, Stop};
+use mesh_gate::{Action, Admitted, Caller, Denied, Presented, Protocol, Resource, SecurityGate};
+
+use super::{
+    BodyLimits, Operation, Readiness, Remote, ack,
+    body::{BodyReader, discard},
+    errors::{ApiError, ErrorCode},
+    poll, publish, routes, subscribe,
+};
+use crate::Intake;
+
+/// What the edge is told by the configuration.
+#[derive(Clone, Debug)]
+pub struct HttpEdgeSettings {
+    /// Bounds of request bodies.
+    pub body: BodyLimits,
+    /// Bytes of all poll answers in flight.
+    pub answers_in_flight_bytes: u64,
+    /// Where clients reach this very instance; empty: wherever they reached it.
+    pub instance_url: String,
+}
+
+impl Default for HttpEdgeSettings {
+    fn default() -> Self {
+        Self { body: BodyLimits::DEFAULT, answers_in_flight_bytes: 256 << 20, instance_url: String::new() }
+    }
+}
+
+/// The edge; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct HttpEdge(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    gate: SecurityGate,
+    intake: Intake,
+    bodies: BodyReader,
+    answers_in_flight: Arc<AtomicU64>,
+    settings: HttpEdgeSettings,
+    readiness: Readiness,
+    stop: Stop,
+}
+
+impl HttpEdge {
+    /// The edge before an intake. `stop` ends waiting polls; until `readiness` is open every route is `not_ready`.
+    pub fn new(
+        gate: SecurityGate,
+        intake: Intake,
+        settings: HttpEdgeSettings,
+        readiness: Readiness,
+        stop: Stop,
+    ) -> Self {
+        let bodies = BodyReader::new(settings.body);
+        Self(Arc::new(Inner {
+            gate,
+            intake,
+            bodies,
+            answers_in_flight: Arc::default(),
+            settings,
+            readiness,
+            stop,
+        }))
+    }
+
+    pub(super) fn intake(&self) -> &Intake {
+        &self.0.intake
+    }
+
+    pub(super) fn stop(&self) -> &Stop {
+        &self.0.stop
+    }
+
+    pub(super) fn instance_url(&self) -> &str {
+        &self.0.settings.instance_url
+    }
+
+    /// A share of the budget for poll answers.
+    pub(super) fn lease_answer(&self, bytes: usize) -> Result<Lease, ApiError> {
+        Lease::take(&self.0.answers_in_flight, bytes as u64, self.0.settings.answers_in_flight_bytes)
+            .ok_or_else(|| ApiError::new(ErrorCode::Overloaded, "too many answers are being sent; try again"))
+    }
+
+    /// Asks the gate.
+    pub(super) fn admit<T>(
+        &self,
+        caller: &Caller,
+        action: Action,
+        resource: Resource<'_>,
+        value: T,
+    ) -> Result<Admitted<T>, ApiError> {
+        self.0.gate.admit(caller, action, resource, value).map_err(|denied| self.denied(denied))
+    }
+
+    fn authenticate(&self, parts: &Parts) -> Result<Caller, ApiError> {
+        let mut values = parts.headers.get_all(AUTHORIZATION).iter();
+        let authorization = values.next().map(HeaderValue::as_bytes);
+        if values.next().is_some() {
+            return Err(ApiError::invalid("there is more than one Authorization header"));
+        }
+        let remote = parts.extensions.get::<Remote>().map(|remote| remote.0);
+        let presented = Presented { authorization, remote, protocol: Protocol::Http };
+        self.0.gate.authenticate(&presented).map_err(|denied| self.denied(denied))
+    }
+
+    fn denied(&self, denied: Denied) -> ApiError {
+        let error = ApiError::from(denied);
+        if error.code == ErrorCode::RateLimited {
+            self.0.intake.signals().rate_limited.inc();
+        }
+        error
+    }
+}
+
+/// Answers a request of a route.
+pub(super) async fn handle(edge: &HttpEdge, operation: Operation, request: Request) -> Response {
+    if request.method() == Method::HEAD {
+        return routes::method_not_allowed(request).await;
+    }
+    match AssertUnwindSafe(answer(edge, operation, request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(panic) => {
+            let what = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+            let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            tracing::error!(?operation, panic = what, "a request panicked");
+            ApiError::new(ErrorCode::Internal, "the server failed in a way it does not know").into_response()
+        }
+    }
+}
+
+async fn answer(edge: &HttpEdge, operation: Operation, request: Request) -> Response {
+    let (parts, mut body) = request.into_parts();
+    let mut body_asked_for = false;
+    match run(edge, operation, &parts, &mut body, &mut body_asked_for).await {
+        Ok(response) => response,
+        Err(error) => refuse(error, &parts, body, body_asked_for).await,
+    }
+}
+
+async fn run(
+    edge: &HttpEdge,
+    operation: Operation,
+    parts: &Parts,
+    body: &mut Body,
+    body_asked_for: &mut bool,
+) -> Result<Response, ApiError> {
+    let inner = &edge.0;
+    if !inner.readiness.is_ready() {
+        return Err(ApiError::new(ErrorCode::NotReady, "the server is starting or stopping"));
+    }
+    let caller = edge.authenticate(parts)?;
+    inner.bodies.check_declared(&parts.headers, body)?;
+    *body_asked_for = true;
+    let body = inner.bodies.read(body).await?;
+    match operation {
+        Operation::Publish => publish::publish(edge, &caller, parts, body).await,
+        Operation::PublishBatch => publish::publish_batch(edge, &caller, parts, body).await,
+        Operation::Subscribe => subscribe::subscribe(edge, &caller, &body.bytes).await,
+        Operation::Unsubscribe => subscribe::unsubscribe(edge, &caller, &body.bytes).await,
+        Operation::Poll => poll::poll(edge, &caller, parts).await,
+        Operation::Ack => ack::ack(edge, &caller, &body.bytes).await,
+    }
+}
+
+/// Answers with an error. What is left of the body is read for a moment first: a connection that is closed
+/// with unread input is reset, and the client would lose the answer.
+pub(super) async fn refuse(error: ApiError, parts: &Parts, mut body: Body, body_asked_for: bool) -> Response {
+    // A client that waits to be asked for the body has sent nothing, and need not.
+    let waits_to_be_asked = !body_asked_for && parts.headers.contains_key(EXPECT);
+    let too_slow = error.code == ErrorCode::Timeout;
+    let is_read = !waits_to_be_asked && !too_slow && discard(&mut body).await;
+    let mut response = error.into_response();
+    if !is_read && parts.version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}

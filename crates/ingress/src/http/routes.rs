@@ -1,0 +1,140 @@
+//! The routes of the traffic port, as a table. The router, the `Allow` header and the API document come from it.
+//!
+//! Paths match exactly. A known path with another method is 405 with `Allow`, anything else 404, both as JSON.
+
+use axum::{
+    Router,
+    extract::Request,
+    response::{IntoResponse, Response},
+    routing::{MethodFilter, on},
+};
+use http::{HeaderValue, Method, header::ALLOW};
+use mesh_gate::Action;
+
+use super::{
+    edge::{HttpEdge, handle, refuse},
+    errors::{ApiError, ErrorCode},
+};
+
+/// What a route does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Stores one event.
+    Publish,
+    /// Stores a batch of events.
+    PublishBatch,
+    /// Makes a client a member of a group.
+    Subscribe,
+    /// Ends memberships.
+    Unsubscribe,
+    /// Hands out deliveries.
+    Poll,
+    /// Finishes deliveries.
+    Ack,
+}
+
+/// One route.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path, matched exactly.
+    pub path: &'static str,
+    /// What it does.
+    pub operation: Operation,
+    /// What the gate is asked for.
+    pub action: Action,
+    /// What it does, in a sentence for readers.
+    pub summary: &'static str,
+}
+
+/// Every route.
+pub const ROUTES: &[Route] = &[
+    Route {
+        method: Method::POST,
+        path: "/events/publish",
+        operation: Operation::Publish,
+        action: Action::Publish,
+        summary: "Store one CloudEvent of the topic, structured or binary; durable before 202",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/publish-batch",
+        operation: Operation::PublishBatch,
+        action: Action::Publish,
+        summary: "Store a JSON array of CloudEvents of the topic, all of them or none",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/subscribe",
+        operation: Operation::Subscribe,
+        action: Action::Subscribe,
+        summary: "Make a client a member of a group of the topic",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/unsubscribe",
+        operation: Operation::Unsubscribe,
+        action: Action::Unsubscribe,
+        summary: "End memberships of a client",
+    },
+    Route {
+        method: Method::GET,
+        path: "/events/poll",
+        operation: Operation::Poll,
+        action: Action::Subscribe,
+        summary: "Receive deliveries, waiting for the first",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/ack",
+        operation: Operation::Ack,
+        action: Action::Subscribe,
+        summary: "Finish one delivery or many",
+    },
+];
+
+/// The router of the traffic port.
+pub fn router(edge: &HttpEdge) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let method = MethodFilter::try_from(route.method.clone()).expect("the table has standard methods");
+        let edge = edge.clone();
+        let operation = route.operation;
+        let handler = move |request: Request| {
+            let edge = edge.clone();
+            async move { handle(&edge, operation, request).await }
+        };
+        router = router.route(route.path, on(method, handler));
+    }
+    router.fallback(not_found).method_not_allowed_fallback(method_not_allowed)
+}
+
+/// The answer where there is no route.
+pub async fn not_found(request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let error = ApiError::new(ErrorCode::NotFound, "there is no such route");
+    refuse(error, &parts, body, false).await
+}
+
+/// The answer where a route has other methods; `Allow` names them where the table knows the path.
+pub async fn method_not_allowed(request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let allowed = allowed(parts.uri.path());
+    let message = match &allowed {
+        Some(methods) => format!("this route takes {methods}, not {}", parts.method),
+        None => format!("this route does not take {}", parts.method),
+    };
+    let mut response = refuse(ApiError::new(ErrorCode::MethodNotAllowed, message), &parts, body, false).await;
+    if let Some(methods) = allowed.and_then(|methods| HeaderValue::try_from(methods).ok()) {
+        response.headers_mut().insert(ALLOW, methods);
+    }
+    response.into_response()
+}
+
+/// The methods a path takes, as `Allow` lists them.
+fn allowed(path: &str) -> Option<String> {
+    let methods: Vec<&str> =
+        ROUTES.iter().filter(|route| route.path == path).map(|route| route.method.as_str()).collect();
+    (!methods.is_empty()).then(|| methods.join(", "))
+}

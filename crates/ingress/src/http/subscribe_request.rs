@@ -1,0 +1,219 @@
+//! The body of a subscribe: names, mode, the group's settings and where it starts.
+
+use std::collections::BTreeMap;
+
+use mesh_base::UnixMillis;
+use mesh_delivery::{
+    AckMode, AskedSettings, Mode, StartAt, Subscribe,
+    settings::{ACK_TIMEOUT_MS, BACKOFF_MS, MAX_ATTEMPTS, MAX_BACKOFF_MS, MAX_IN_FLIGHT},
+};
+use mesh_frame::{ClientId, Filter, GroupName, Offset, PartitionId, TenantId, TopicName, parse_timestamp};
+use serde_json::Value;
+
+use super::{
+    errors::ApiError,
+    json::{JsonObject, kind_of},
+};
+
+/// Reads the request; the tenant is the caller's.
+pub(super) fn parse(request: &JsonObject<'_>, tenant: &TenantId) -> Result<Subscribe, ApiError> {
+    let client = ClientId::new(&request.required_text("clientId")?)
+        .map_err(|error| ApiError::of_name("clientId", error))?;
+    let topic = TopicName::client(&request.required_text("topic")?)
+        .map_err(|error| ApiError::of_name("topic", error))?;
+    let group = request.text("group")?.map(|group| GroupName::new(&group)).transpose();
+    let max_in_flight = request.number(MAX_IN_FLIGHT)?;
+    Ok(Subscribe {
+        tenant: tenant.clone(),
+        client,
+        topic,
+        mode: mode(request)?,
+        group: group.map_err(|error| ApiError::of_name("group", error))?,
+        asked: asked(request)?,
+        max_in_flight: max_in_flight.map(|most| u32::try_from(most).expect("the range fits")),
+        start: start(request)?,
+        principal: None,
+    })
+}
+
+fn mode(request: &JsonObject<'_>) -> Result<Mode, ApiError> {
+    let valid = || Mode::ALL.map(Mode::as_str).join(", ");
+    let Some(raw) = request.raw("mode")? else {
+        let mut error = ApiError::missing("mode");
+        error.message = format!("{}; valid are {}", error.message, valid());
+        return Err(error);
+    };
+    let name = serde_json::from_str::<String>(raw).unwrap_or_default();
+    Mode::read(&name).ok_or_else(|| ApiError::invalid(format!("`mode` must be one of {}", valid())))
+}
+
+fn asked(request: &JsonObject<'_>) -> Result<AskedSettings, ApiError> {
+    let ack = match request.text("ack")?.as_deref() {
+        None => None,
+        Some("explicit") => Some(AckMode::Explicit),
+        Some("auto") => Some(AckMode::Auto),
+        Some(_) => return Err(ApiError::invalid("`ack` must be \"explicit\" or \"auto\"")),
+    };
+    let max_attempts = request.number(MAX_ATTEMPTS)?;
+    let (backoff_ms, max_backoff_ms) = (request.number(BACKOFF_MS)?, request.number(MAX_BACKOFF_MS)?);
+    if let (Some(first), Some(longest)) = (backoff_ms, max_backoff_ms)
+        && longest < first
+    {
+        return Err(ApiError::invalid("`maxBackoffMs` must not be below `backoffMs`"));
+    }
+    Ok(AskedSettings {
+        filters: filters(request)?,
+        ack,
+        ack_timeout_ms: request.number(ACK_TIMEOUT_MS)?,
+        max_attempts: max_attempts.map(|most| u32::try_from(most).expect("the range fits")),
+        backoff_ms,
+        max_backoff_ms,
+    })
+}
+
+fn filters(request: &JsonObject<'_>) -> Result<Option<Vec<Filter>>, ApiError> {
+    let Some(json) = request.get::<Value>("filters", "an array of filters")? else { return Ok(None) };
+    let filters = Filter::parse_list(&json);
+    filters.map(Some).map_err(|error| ApiError::invalid(format!("`filters`: {error}")))
+}
+
+const STARTS: &str = "`from` must be \"latest\", \"earliest\", an RFC 3339 time, an offset, or \
+                      {\"offsets\":{\"<partition>\":\"<offset>\"}}";
+
+fn start(request: &JsonObject<'_>) -> Result<StartAt, ApiError> {
+    let Some(raw) = request.raw("from")? else { return Ok(StartAt::Latest) };
+    let bad = || ApiError::invalid(STARTS);
+    match kind_of(raw) {
+        "a number" => Ok(StartAt::Offset(offset(raw).ok_or_else(bad)?)),
+        "an object" => {
+            let object = JsonObject::parse(raw.as_bytes())?;
+            offsets(object.raw("offsets")?.ok_or_else(bad)?).ok_or_else(bad)
+        }
+        "a string" => {
+            let text: String = serde_json::from_str(raw).map_err(|_| bad())?;
+            match text.as_str() {
+                "latest" => Ok(StartAt::Latest),
+                "earliest" => Ok(StartAt::Earliest),
+                text => match (offset(text), parse_timestamp(text)) {
+                    (Some(offset), _) => Ok(StartAt::Offset(offset)),
+                    (None, Some(at)) => Ok(StartAt::Time(UnixMillis(u64::try_from(at).unwrap_or(0)))),
+                    (None, None) => Err(bad()),
+                },
+            }
+        }
+        _ => Err(bad()),
+    }
+}
+
+/// An offset in decimal digits.
+fn offset(text: &str) -> Option<Offset> {
+    let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_decimal.then(|| text.parse().ok().map(Offset)).flatten()
+}
+
+/// Offsets by partition; each a string, as the server writes them, or a number.
+fn offsets(raw: &str) -> Option<StartAt> {
+    let Ok(Value::Object(members)) = serde_json::from_str::<Value>(raw) else { return None };
+    let mut start = BTreeMap::new();
+    for (partition, value) in members {
+        let partition = offset(&partition).and_then(|number| u32::try_from(number.0).ok())?;
+        let at = match value {
+            Value::String(text) => offset(&text)?,
+            Value::Number(number) => Offset(number.as_u64()?),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+        };
+        start.insert(PartitionId(partition), at);
+    }
+    Some(StartAt::Offsets(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::errors::ErrorCode, *};
+
+    fn read(more: &str) -> Result<Subscribe, ApiError> {
+        let body = format!(r#"{{"clientId":"c","topic":"t","mode":"LOAD_BALANCE"{more}}}"#);
+        parse(&JsonObject::parse(body.as_bytes())?, &TenantId::new("default").expect("legal"))
+    }
+
+    #[test]
+    fn every_form_of_a_start_is_read() {
+        let offsets = BTreeMap::from([(PartitionId(0), Offset(12)), (PartitionId(3), Offset(u64::MAX))]);
+        let cases = [
+            ("", StartAt::Latest),
+            (r#","from":null"#, StartAt::Latest),
+            (r#","from":"latest""#, StartAt::Latest),
+            (r#","from":"earliest""#, StartAt::Earliest),
+            (r#","from":"1970-01-01T00:00:01Z""#, StartAt::Time(UnixMillis(1_000))),
+            (r#","from":"42""#, StartAt::Offset(Offset(42))),
+            (r#","from":42"#, StartAt::Offset(Offset(42))),
+            (r#","from":{"offsets":{"0":"12","3":18446744073709551615}}"#, StartAt::Offsets(offsets)),
+        ];
+        for (from, expected) in cases {
+            assert_eq!(read(from).map(|request| request.start), Ok(expected), "{from}");
+        }
+        for bad in [
+            "\"\"",
+            "\"soon\"",
+            "-1",
+            "1.5",
+            "[]",
+            "true",
+            "{}",
+            r#"{"offsets":{"x":"1"}}"#,
+            r#"{"offsets":["1"]}"#,
+        ] {
+            let error = read(&format!(r#","from":{bad}"#)).expect_err(bad);
+            assert!(
+                error.message.contains("`from`") && error.message.contains("RFC 3339"),
+                "{bad}: {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn settings_are_read_and_kept_to_their_ranges() {
+        let request = read(
+            r#","group":"g","ack":"auto","ackTimeoutMs":100,"maxAttempts":0,"backoffMs":5,"maxBackoffMs":5,
+               "maxInFlight":7,"filters":[{"exact":{"type":"t"}}],"unknown":{}"#,
+        );
+        let request = request.expect("legal");
+        assert_eq!(request.asked.ack, Some(AckMode::Auto));
+        assert_eq!(
+            (request.max_in_flight, request.asked.filters.map(|filters| filters.len())),
+            (Some(7), Some(1))
+        );
+        let cases = [
+            (r#""ackTimeoutMs":99"#, "from 100 to 43200000"),
+            (r#""backoffMs":3600001"#, "from 0 to 3600000"),
+            (r#""maxInFlight":10001"#, "from 1 to 10000"),
+            (r#""maxInFlight":"7""#, "`maxInFlight`"),
+            (r#""maxAttempts":-1"#, "`maxAttempts`"),
+            (r#""backoffMs":10,"maxBackoffMs":9"#, "`maxBackoffMs`"),
+            (r#""ack":"maybe""#, "explicit"),
+            (r#""ack":true"#, "`ack`"),
+            (r#""filters":{}"#, "`filters`"),
+            (r#""filters":[{"exact":{}}]"#, "`filters`"),
+            (r#""group":"""#, "`group`"),
+            (r#""group":7"#, "`group`"),
+        ];
+        for (member, word) in cases {
+            let error = read(&format!(",{member}")).expect_err(member);
+            assert!(
+                error.code == ErrorCode::InvalidArgument && error.message.contains(word),
+                "{member}: {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_mode_is_answered_with_the_modes() {
+        // covers: U32
+        for mode in ["\"LOAD_BALANCE_STICKY\"", "\"broadcast\"", "\"\"", "3", "null"] {
+            let body = format!(r#"{{"clientId":"c","topic":"t","mode":{mode}}}"#);
+            let request = JsonObject::parse(body.as_bytes()).expect("an object");
+            let error = parse(&request, &TenantId::new("default").expect("legal")).expect_err(mode);
+            assert!(error.message.contains("LOAD_BALANCE, BROADCAST, MULTICAST"), "{mode}: {error:?}");
+        }
+    }
+}

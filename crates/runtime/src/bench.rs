@@ -1,0 +1,62 @@
+//! `eventmesh bench`: load generators, and suites that measure side by side with a bare server.
+//!
+//! A generator writes prepared requests on kept connections and reads no more of an answer than it needs, so
+//! that most of the machine is left to the server. A suite starts every server it measures as a child
+//! process and takes turns between them; its figures are medians over the rounds, and ratios.
+
+mod bare;
+mod consume;
+mod process;
+mod publish;
+mod raw;
+mod suite;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Publish to a running server and print the result as JSON
+    Publish(publish::PublishLoad),
+    /// Poll and acknowledge from a running server and print the result as JSON
+    Consume(consume::ConsumeLoad),
+    /// Serve a bare endpoint that reads a body and answers 202; the yardstick of the suites
+    Bare(bare::BareServer),
+    /// Measure publishing, memory and embedded, against the bare endpoint, in turns
+    PublishSuite(suite::SuiteOptions),
+    /// Measure poll and ack on the embedded log
+    ConsumeSuite(suite::SuiteOptions),
+}
+
+/// How long a load runs.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Span {
+    /// Seconds that count
+    #[arg(long, default_value_t = 5.0)]
+    pub(crate) seconds: f64,
+    /// Seconds before them that do not
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) warmup: f64,
+}
+
+/// Runs a bench command.
+pub(crate) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match command {
+            BenchCommand::Publish(load) => show(&load.run().await?),
+            BenchCommand::Consume(load) => show(&load.run().await?),
+            BenchCommand::Bare(server) => server.serve().await?,
+            BenchCommand::PublishSuite(options) => show(&suite::publish(options).await?),
+            BenchCommand::ConsumeSuite(options) => show(&suite::consume(options).await?),
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "the result is what the command is for")]
+fn show(result: &impl serde::Serialize) {
+    println!("{}", serde_json::to_string_pretty(result).expect("a result is plain data"));
+}

@@ -1,0 +1,261 @@
+//! Suites: every server a child process, rounds in turns, medians and ratios.
+
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde::Serialize;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    net::TcpStream,
+    process::{Child, Command},
+};
+
+use super::{Span, consume::ConsumeLoad, publish::PublishLoad};
+
+/// How a suite runs.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SuiteOptions {
+    /// Rounds; the figures are their medians
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    #[command(flatten)]
+    span: Span,
+}
+
+/// The publishing suite's result: events a second, and each as a share of the bare endpoint's.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PublishReport {
+    rounds: usize,
+    bare64: Figures,
+    memory64: Figures,
+    bare128: Figures,
+    embedded128: Figures,
+    memory_to_bare: f64,
+    embedded_to_bare: f64,
+    /// One publisher, one event at a time, every one synced.
+    lone_embedded: Figures,
+    /// The same bytes appended to a file and synced, on the same disk, at the same time of day.
+    device_sync_p50_us: u64,
+}
+
+/// The consuming suite's result.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ConsumeReport {
+    rounds: usize,
+    embedded16: Figures,
+}
+
+/// Medians over the rounds.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Figures {
+    rate: f64,
+    p50_us: u64,
+    p99_us: u64,
+    cpu_us_per_event: f64,
+    rss_kib: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Round {
+    rate: f64,
+    p50_us: u64,
+    p99_us: u64,
+    cpu_us_per_event: f64,
+    rss_kib: u64,
+}
+
+fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).expect("figures are numbers"));
+    values[values.len() / 2]
+}
+
+fn figures(rounds: &[Round]) -> Figures {
+    let of = |get: fn(&Round) -> f64| median(rounds.iter().map(get).collect());
+    let whole = |get: fn(&Round) -> u64| median(rounds.iter().map(get).collect());
+    Figures {
+        rate: of(|round| round.rate),
+        p50_us: whole(|round| round.p50_us),
+        p99_us: whole(|round| round.p99_us),
+        cpu_us_per_event: of(|round| round.cpu_us_per_event),
+        rss_kib: whole(|round| round.rss_kib),
+    }
+}
+
+/// A server under measurement.
+struct Subject {
+    child: Child,
+    address: String,
+    folder: Option<PathBuf>,
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if let Err(error) = self.child.start_kill() {
+            tracing::debug!(%error, "the server had ended");
+        }
+        if let Some(folder) = &self.folder
+            && let Err(error) = std::fs::remove_dir_all(folder)
+        {
+            tracing::warn!(%error, folder = %folder.display(), "could not remove");
+        }
+    }
+}
+
+impl Subject {
+    fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    async fn bare() -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["bench", "bare"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = child.stdout.take().context("its output is piped")?;
+        let line = BufReader::new(stdout).lines().next_line().await?.context("the bare server ended")?;
+        let address = line.rsplit(' ').next().unwrap_or_default().to_owned();
+        Ok(Self { child, address, folder: None })
+    }
+
+    async fn mesh(storage: &str) -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("eventmesh-bench-{}", uuid::Uuid::new_v4()));
+        let (http, admin) = (free_port()?, free_port()?);
+        let child = Command::new(std::env::current_exe()?)
+            .arg("standalone")
+            .arg(format!("-Deventmesh.storage.type={storage}"))
+            .arg(format!("-Deventmesh.data.dir={}", folder.display()))
+            .arg(format!("-Deventmesh.http.port={http}"))
+            .arg(format!("-Deventmesh.admin.port={admin}"))
+            .arg("-Deventmesh.log.level=error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut subject = Self { child, address: format!("127.0.0.1:{http}"), folder: Some(folder) };
+        for _ in 0..600 {
+            if TcpStream::connect(&subject.address).await.is_ok() && ready(admin).await {
+                return Ok(subject);
+            }
+            if let Some(status) = subject.child.try_wait()? {
+                bail!("the server ended at start: {status}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("the server was not ready within 30 s")
+    }
+
+    async fn publish(&self, connections: usize, span: Span) -> anyhow::Result<Round> {
+        let load = PublishLoad {
+            address: self.address.clone(),
+            topic: "bench".to_owned(),
+            connections,
+            bytes: 512,
+            rate: None,
+            pid: self.pid(),
+            span,
+        };
+        let result = load.run().await?;
+        if result.refused > 0 {
+            bail!("{} publishes were refused", result.refused);
+        }
+        Ok(Round {
+            rate: result.rate,
+            p50_us: result.latency_us.p50,
+            p99_us: result.latency_us.p99,
+            cpu_us_per_event: result.server.map_or(0.0, |used| used.cpu_us_per_event),
+            rss_kib: result.server.map_or(0, |used| used.rss_kib),
+        })
+    }
+}
+
+async fn ready(admin: u16) -> bool {
+    let Ok(mut connection) = super::raw::Connection::open(&format!("127.0.0.1:{admin}")).await else { return false };
+    let request = b"GET /admin/ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    connection.exchange(request).await.is_ok_and(|answer| answer.status == 200)
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Publishing: memory with 64 connections and embedded with 128, each beside the bare endpoint.
+pub(super) async fn publish(options: SuiteOptions) -> anyhow::Result<PublishReport> {
+    let (bare, memory) = (Subject::bare().await?, Subject::mesh("memory").await?);
+    let embedded = Subject::mesh("embedded").await?;
+    let [mut b64, mut m64, mut b128, mut e128, mut lone] = [const { Vec::new() }; 5];
+    let mut syncs = Vec::new();
+    for _ in 0..options.rounds {
+        b64.push(bare.publish(64, options.span).await?);
+        m64.push(memory.publish(64, options.span).await?);
+        b128.push(bare.publish(128, options.span).await?);
+        e128.push(embedded.publish(128, options.span).await?);
+        lone.push(embedded.publish(1, options.span).await?);
+        syncs.push(tokio::task::spawn_blocking(device_sync_p50_us).await??);
+    }
+    let (bare64, memory64, bare128, embedded128) = (figures(&b64), figures(&m64), figures(&b128), figures(&e128));
+    Ok(PublishReport {
+        rounds: options.rounds,
+        memory_to_bare: memory64.rate / bare64.rate,
+        embedded_to_bare: embedded128.rate / bare128.rate,
+        bare64,
+        memory64,
+        bare128,
+        embedded128,
+        lone_embedded: figures(&lone),
+        device_sync_p50_us: median(syncs),
+    })
+}
+
+/// The median time of appending 640 bytes to a file and syncing it.
+fn device_sync_p50_us() -> anyhow::Result<u64> {
+    use std::io::Write as _;
+    let path = std::env::temp_dir().join(format!("eventmesh-sync-{}", uuid::Uuid::new_v4()));
+    let mut file = std::fs::File::create(&path)?;
+    let clock = mesh_base::Clock::system();
+    let mut times = Vec::new();
+    for _ in 0..500 {
+        let start = clock.elapsed();
+        file.write_all(&[7; 640])?;
+        file.sync_data()?;
+        times.push(u64::try_from((clock.elapsed() - start).as_micros())?);
+    }
+    std::fs::remove_file(&path)?;
+    Ok(median(times))
+}
+
+/// Poll and ack with 16 clients on the embedded log.
+pub(super) async fn consume(options: SuiteOptions) -> anyhow::Result<ConsumeReport> {
+    let mut rounds = Vec::new();
+    for _ in 0..options.rounds {
+        let embedded = Subject::mesh("embedded").await?;
+        let expected = (options.span.seconds + options.span.warmup) * 120_000.0;
+        let load = ConsumeLoad {
+            address: embedded.address.clone(),
+            topic: "bench".to_owned(),
+            clients: 16,
+            max: 100,
+            fill: expected as usize,
+            pid: embedded.pid(),
+            span: options.span,
+        };
+        let result = load.run().await?;
+        rounds.push(Round {
+            rate: result.rate,
+            cpu_us_per_event: result.server.map_or(0.0, |used| used.cpu_us_per_event),
+            rss_kib: result.server.map_or(0, |used| used.rss_kib),
+            ..Round::default()
+        });
+    }
+    Ok(ConsumeReport { rounds: options.rounds, embedded16: figures(&rounds) })
+}

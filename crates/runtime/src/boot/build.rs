@@ -1,0 +1,282 @@
+//! Build: everything that exists, in the order of the line. Binds and opens; starts nothing that serves.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use mesh_admin::{AdminState, AdminToken, Health, HealthReport};
+use mesh_base::{Clock, Signals, Stop};
+use mesh_delivery::{
+    DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher, RetentionRules,
+};
+use mesh_frame::Limits;
+use mesh_gate::SecurityGate;
+use mesh_ingress::{
+    intake::{Intake, IntakeSettings, IntakeSignals},
+    http::{
+        BodyLimits, HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Patience, Readiness,
+    },
+};
+use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
+use mesh_rocks::Machine;
+use mesh_state::{
+    positions::{Positions, PositionsSettings},
+    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
+};
+use mesh_storage::{
+    Announcements, Embedded, EmbeddedSettings, Memory, Storage, StorageLimits, StoragePlugin, SyncPolicy, Watermark,
+};
+
+use super::data_dir::DataDir;
+use crate::config::{
+    Mode, Settings,
+    settings::{StorageBackend, SyncMode, Topology},
+};
+
+/// The log's memtable; RocksDB preallocates a little more for each write-ahead log file.
+const LOG_WRITE_BUFFER: usize = 32 << 20;
+
+/// Everything that was built.
+pub(super) struct Built {
+    pub(super) data_dir: DataDir,
+    pub(super) clock: Clock,
+    pub(super) readiness: Readiness,
+    /// Ends waiting polls.
+    pub(super) polls_end: Stop,
+    pub(super) health: Health,
+    pub(super) storage: Storage,
+    pub(super) positions: Arc<Positions>,
+    pub(super) announcements: Arc<Announcements>,
+    pub(super) subscriptions: Arc<ClusterSubscriptionStore>,
+    pub(super) dispatcher: ReliableDispatcher,
+    pub(super) groups: Groups,
+    pub(super) retention: RetentionRules,
+    pub(super) traffic: HttpServer,
+    pub(super) traffic_router: axum::Router,
+    pub(super) traffic_signals: HttpServerSignals,
+    pub(super) admin: HttpServer,
+    pub(super) admin_router: axum::Router,
+    pub(super) admin_signals: HttpServerSignals,
+}
+
+/// Builds every component.
+///
+/// # Errors
+/// The component that could not be built, with the reason.
+pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Built> {
+    let clock = Clock::system();
+    let signals = Signals::new();
+
+    // Sockets first: a port that is taken leaves no trace on the disk.
+    let traffic = bind("http", &settings.http.host, settings.http.port, settings)?;
+    let admin = bind("admin", &settings.admin.host, settings.admin.port, settings)?;
+    let data_dir = DataDir::take(&settings.storage.data_dir)?;
+    let instance = data_dir.instance(settings.instance.id.as_ref())?;
+    tracing::info!(%instance, data_dir = %settings.storage.data_dir.display(), mode = %mode, "instance");
+
+    let machine = Machine::default();
+    let (storage, announcements) = open_log(settings, &data_dir, &machine, clock, &signals)?;
+    tracing::info!(
+        driver = storage.capabilities().name,
+        survives_kill = storage.capabilities().survives_kill,
+        survives_power_loss = storage.capabilities().survives_power_loss,
+        topics = storage.topics().len(),
+        "log"
+    );
+
+    let path = settings.storage.offset_path.clone();
+    let positions = Positions::open(&PositionsSettings { path: path.clone() }, &machine, &signals)
+        .map_err(|error| anyhow::anyhow!(error.chain()))?;
+    let positions = Arc::new(positions);
+    tracing::info!(
+        path = %path.display(),
+        boot = positions.boots().0,
+        offsets = "RocksDbOffsetStore",
+        deliveries = "RocksDbDeliveryStateStore",
+        "positions"
+    );
+
+    let meta_path = data_dir.folder("meta");
+    let driver = LocalMeta::open(&LocalMetaSettings::at(&meta_path), &machine)
+        .map_err(|error| anyhow::anyhow!(error.chain()))?;
+    let meta = MetaStore::new(Arc::new(driver), clock, &signals);
+    let writer = Writer::new(&instance);
+    let subscriptions = ClusterSubscriptionStore::load(&meta, &writer)
+        .await
+        .map_err(|error| anyhow::anyhow!(error.chain()))?;
+    let subscriptions = Arc::new(subscriptions);
+    let dead_letters = MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll);
+    tracing::info!(
+        driver = meta.name(),
+        path = %meta_path.display(),
+        subscriptions = "ClusterSubscriptionStore",
+        sessions = "SessionRegistry",
+        dead_letters = "MetaBackedDeadLetterStore",
+        tasks = "MetaBackedTaskStore",
+        "meta"
+    );
+
+    let topology = match settings.delivery.topology {
+        Topology::LocalStickyPull => DeliveryTopology::LocalStickyPull,
+        Topology::PartitionOwnedPull => anyhow::bail!("PARTITION_OWNED_PULL needs a shared Meta store"),
+    };
+    let delivery_signals = DeliverySignals::new(&signals);
+    let dispatcher = ReliableDispatcher::new(Foundations {
+        clock,
+        storage: storage.clone(),
+        positions: positions.clone(),
+        dead_letters,
+        topology,
+        instance,
+        limits: DeliveryLimits {
+            outstanding: count(settings.delivery.max_outstanding),
+            outstanding_total: count(settings.delivery.max_outstanding_total),
+            subscriptions_per_client: count(settings.delivery.max_subscriptions_per_client),
+            answer_bytes: 8 << 20,
+            publish_timeout: settings.topics.publish_timeout,
+        },
+        signals: delivery_signals.clone(),
+    });
+    let groups = Groups::new(dispatcher.clone(), subscriptions.clone(), settings.topics.auto_create);
+    tracing::info!("delivery topology={}", topology.as_str());
+
+    let tenant = settings.instance.tenant_default.clone();
+    let gate = SecurityGate::open(tenant.clone(), &signals);
+    let intake_signals = IntakeSignals::new(&signals);
+    let intake = Intake::new(
+        storage.clone(),
+        dispatcher.clone(),
+        groups.clone(),
+        IntakeSettings {
+            limits: if settings.topics.java_compatible { Limits::java_compatible() } else { Limits::DEFAULT },
+            auto_create: settings.topics.auto_create,
+            publish_timeout: settings.topics.publish_timeout,
+            default_tenant: tenant.clone(),
+        },
+        intake_signals.clone(),
+    );
+    let readiness = Readiness::new();
+    let polls_end = Stop::new();
+    let edge = HttpEdgeSettings {
+        body: BodyLimits {
+            body_bytes: settings.http.max_body_bytes,
+            timeout: settings.http.body_timeout,
+            in_flight_bytes: settings.http.max_in_flight_body_bytes,
+        },
+        answers_in_flight_bytes: settings.http.max_in_flight_poll_bytes,
+        instance_url: settings.http.advertised_url.clone().unwrap_or_default(),
+    };
+    let edge = HttpEdge::new(gate, intake, edge, readiness.clone(), polls_end.clone());
+    let traffic_router = mesh_ingress::http::router(&edge);
+    tracing::info!(address = %traffic.local_addr(), gate = "open", "traffic");
+
+    let health = Health::new(readiness.clone());
+    let watched = health.clone();
+    watch_health(&health, &storage, &dispatcher, &meta);
+    let token = AdminToken::new(settings.admin.token.as_ref().map(|token| token.expose()));
+    let state = AdminState::new(token, health, clock, signals.clone(), topology.as_str(), "open", tenant);
+    let failures = positions.log().clone();
+    state.serve(dispatcher.clone(), groups.clone(), delivery_signals, intake_signals, move || {
+        failures.write_failures()
+    });
+    let admin_router = mesh_admin::router(state);
+    tracing::info!(address = %admin.local_addr(), "admin");
+
+    Ok(Built {
+        data_dir,
+        clock,
+        readiness,
+        polls_end,
+        health: watched,
+        storage,
+        positions,
+        announcements,
+        subscriptions,
+        dispatcher,
+        groups,
+        retention: RetentionRules {
+            max_age: settings.storage.retention_max_age,
+            max_bytes: settings.storage.retention_max_bytes,
+            backlog_max_age: settings.storage.backlog_max_age,
+            backlog_max_bytes: settings.storage.backlog_max_bytes,
+        },
+        traffic,
+        traffic_router,
+        traffic_signals: HttpServerSignals::new("http", &signals),
+        admin,
+        admin_router,
+        admin_signals: HttpServerSignals::new("admin", &signals),
+    })
+}
+
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn bind(name: &'static str, host: &str, port: u16, settings: &Settings) -> anyhow::Result<HttpServer> {
+    let mut server = HttpServerSettings::new(name, host, port);
+    server.max_connections = count(settings.http.max_connections);
+    server.patience = Patience {
+        head: settings.http.header_timeout,
+        idle: settings.http.idle_timeout,
+        write: Duration::from_secs(30),
+    };
+    server.drain_timeout = settings.instance.shutdown_timeout;
+    HttpServer::bind(server).with_context(|| format!("the {name} port cannot be bound at {host}:{port}"))
+}
+
+fn open_log(
+    settings: &Settings,
+    data_dir: &DataDir,
+    machine: &Machine,
+    clock: Clock,
+    signals: &Signals,
+) -> anyhow::Result<(Storage, Arc<Announcements>)> {
+    let (tail, announcements) = Storage::tail(settings.storage.tail_cache_bytes);
+    let path = data_dir.folder("log");
+    let (plugin, watermark): (Arc<dyn StoragePlugin>, _) = match settings.storage.backend {
+        StorageBackend::Memory => {
+            tracing::warn!("the log is in memory: everything is gone at the end of this process");
+            (Arc::new(Memory::new(clock, tail.clone(), signals)), None)
+        }
+        StorageBackend::Embedded => {
+            let watermark =
+                Arc::new(Watermark::new(settings.storage.data_dir.clone(), settings.storage.low_watermark_bytes));
+            let sync = match settings.storage.sync {
+                SyncMode::Always => SyncPolicy::Always,
+                SyncMode::Interval => SyncPolicy::Interval,
+                SyncMode::Never => SyncPolicy::Never,
+            };
+            if sync != SyncPolicy::Always {
+                tracing::warn!(?sync, "publishes are acknowledged before they are on the disk: power loss takes some");
+            }
+            let embedded = EmbeddedSettings { path, sync, write_buffer_bytes: LOG_WRITE_BUFFER };
+            let log = Embedded::open(&embedded, machine, clock, tail.clone(), watermark.clone())
+                .map_err(|error| anyhow::anyhow!(error.chain()))?;
+            (Arc::new(log), Some(watermark))
+        }
+    };
+    let limits =
+        StorageLimits { partitions: settings.storage.partitions, topics: count(settings.topics.max_topics) };
+    let storage = Storage::new(plugin, tail, limits, watermark, signals)
+        .map_err(|error| anyhow::anyhow!(error.chain()))?;
+    Ok((storage, announcements))
+}
+
+fn watch_health(health: &Health, storage: &Storage, dispatcher: &ReliableDispatcher, meta: &MetaStore) {
+    let log = storage.clone();
+    health.ask("log", move || match log.corrupt_records() {
+        0 if log.is_low() => HealthReport::degraded("disk space is low: publishing is refused"),
+        0 => HealthReport::up(),
+        _ => HealthReport::down("the log has damaged records; what follows them is not delivered"),
+    });
+    let ledger = dispatcher.clone();
+    health.ask("ledger", move || match ledger.suspension() {
+        None => HealthReport::up(),
+        Some(suspension) => HealthReport::down(suspension.to_string()),
+    });
+    let meta = meta.clone();
+    health.ask("meta", move || match meta.down_since() {
+        None => HealthReport::up(),
+        Some(_) => HealthReport::degraded("the Meta store does not answer"),
+    });
+}

@@ -1,0 +1,102 @@
+//! Run: the admin port first, then recovery, then traffic; and the reverse when told to stop.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use mesh_base::{Stop, Tasks};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::build::Built;
+use crate::config::Settings;
+
+/// How often retention looks.
+const RETENTION: Duration = Duration::from_secs(30);
+
+/// Serves until SIGTERM or SIGINT. A second signal ends the process at once.
+pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let bound = settings.instance.shutdown_timeout;
+    let admin_tasks = Tasks::new();
+    let traffic_tasks = Tasks::new();
+    let delivery_tasks = Tasks::new();
+    let stopping = Stop::new();
+    watch_signals(&stopping)?;
+
+    let (admin, admin_router, clock) = (built.admin, built.admin_router, built.clock);
+    let (admin_signals, admin_stop) = (built.admin_signals, admin_tasks.stop());
+    admin_tasks.spawn("admin", async move {
+        if let Err(error) = admin.serve(admin_router, clock, admin_signals, admin_stop).await {
+            tracing::error!(%error, "the admin port failed");
+        }
+    });
+
+    let recovered = built.groups.recover().await.context("could not bring back what was in flight")?;
+    tracing::info!(
+        groups = recovered.groups,
+        pending = recovered.pending,
+        orphans = recovered.orphans,
+        "recovered"
+    );
+    let listening = built.dispatcher.clone();
+    built.announcements.listen(Box::new(move |topic, records| listening.appended(topic, records)));
+    built.subscriptions.follow(&delivery_tasks);
+    let stop = delivery_tasks.stop();
+    delivery_tasks.spawn("ticker", built.dispatcher.clone().tick(stop.clone()));
+    delivery_tasks.spawn("progress", built.dispatcher.clone().keep_progress(stop.clone()));
+    delivery_tasks.spawn("undertaker", built.dispatcher.clone().bury_the_condemned(stop.clone()));
+    delivery_tasks.spawn("retention", built.dispatcher.clone().retain(built.retention, RETENTION, stop));
+
+    let (traffic, router) = (built.traffic, built.traffic_router);
+    let (signals, stop) = (built.traffic_signals, traffic_tasks.stop());
+    traffic_tasks.spawn("traffic", async move {
+        if let Err(error) = traffic.serve(router, clock, signals, stop).await {
+            tracing::error!(%error, "the traffic port failed");
+        }
+    });
+    built.readiness.open();
+    built.health.started();
+    tracing::info!("ready");
+
+    stopping.wait().await;
+    tracing::info!("stopping: no new requests, what is under way is finished");
+    built.readiness.close();
+    built.polls_end.signal();
+    let mut whole = traffic_tasks.shut_down(bound).await;
+    whole &= delivery_tasks.shut_down(bound).await;
+    built.dispatcher.flush().await;
+    let (storage, positions) = (built.storage, built.positions);
+    let closed = tokio::task::spawn_blocking(move || {
+        storage.close();
+        positions.close();
+    });
+    whole &= tokio::time::timeout(bound, closed).await.is_ok();
+    whole &= admin_tasks.shut_down(bound).await;
+    if whole {
+        tracing::info!("stopped");
+    } else {
+        tracing::warn!("stopped; something did not end within its time");
+    }
+    drop(built.data_dir);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first SIGTERM or SIGINT gives the signal to stop; the second ends the process.
+fn watch_signals(stopping: &Stop) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be handled")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be handled")?;
+    let stopping = stopping.clone();
+    Tasks::new().spawn("signals", async move {
+        for last in [false, true] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if last {
+                tracing::warn!("a second signal: ending at once");
+                #[expect(clippy::disallowed_methods, reason = "the composition root ends the process when told twice")]
+                std::process::exit(1);
+            }
+            stopping.signal();
+        }
+    });
+    Ok(())
+}

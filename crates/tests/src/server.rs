@@ -1,0 +1,250 @@
+//! The server as a child process: started, killed, stopped, and started again on the same directory.
+//!
+//! What it prints goes to a file beside its data directory. When a server goes out of use the end of that file
+//! is printed, which the test runner shows for failed tests. A child never outlives its [`Server`].
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    path::{Path, PathBuf},
+    process::{Child, ExitStatus},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::{
+    Client, free_port,
+    process::{binary, command},
+    until,
+};
+
+/// The admin token of every server of the tests.
+pub const TOKEN: &str = "token-of-the-tests-0123456789";
+
+/// How long a start may take on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
+/// One server.
+#[derive(Debug)]
+pub struct Server {
+    home: Arc<TempDir>,
+    data: PathBuf,
+    mode: &'static str,
+    keys: BTreeMap<String, String>,
+    environment: BTreeMap<String, String>,
+    open_files: Option<u32>,
+    ports: (u16, u16),
+    child: Option<Child>,
+}
+
+impl Server {
+    /// A server that was not started yet, in a directory of its own.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn new() -> Result<Self> {
+        let home = tempfile::Builder::new().prefix("mesh-").tempdir()?;
+        let data = home.path().join("data");
+        Ok(Self {
+            home: Arc::new(home),
+            data,
+            mode: "standalone",
+            keys: BTreeMap::new(),
+            environment: BTreeMap::new(),
+            open_files: None,
+            ports: (0, 0),
+            child: None,
+        })
+    }
+
+    /// The same on another data directory, which must outlive it.
+    #[must_use]
+    pub fn data(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.data = directory.into();
+        self
+    }
+
+    /// The same with a key of the configuration, from the next start on.
+    #[must_use]
+    pub fn key(mut self, name: &str, value: impl ToString) -> Self {
+        self.keys.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// The same with a variable of the environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The same with at most so many open files.
+    #[must_use]
+    pub fn open_files(mut self, most: u32) -> Self {
+        self.open_files = Some(most);
+        self
+    }
+
+    /// Starts the process and waits for nothing. Its ports are new ones.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(&mut self) -> Result<()> {
+        self.kill9();
+        self.ports = (free_port(), free_port());
+        let mut arguments = vec![
+            self.mode.to_owned(),
+            format!("-Deventmesh.data.dir={}", self.data.display()),
+            format!("-Deventmesh.http.port={}", self.ports.0),
+            format!("-Deventmesh.admin.port={}", self.ports.1),
+            format!("-Deventmesh.admin.token={TOKEN}"),
+        ];
+        arguments.extend(self.keys.iter().map(|(key, value)| format!("-D{key}={value}")));
+        let binary = binary();
+        let mut command = match self.open_files {
+            None => command(&binary, self.home.path()),
+            Some(most) => {
+                let mut shell = command(Path::new("/bin/sh"), self.home.path());
+                shell.arg("-c").arg(format!("ulimit -n {most}; exec \"$0\" \"$@\"")).arg(&binary);
+                shell
+            }
+        };
+        let log = OpenOptions::new().create(true).append(true).open(self.log_path())?;
+        let errors: File = log.try_clone()?;
+        command.args(arguments).envs(&self.environment).stdout(log).stderr(errors);
+        self.child = Some(command.spawn().with_context(|| format!("cannot start {}", binary.display()))?);
+        Ok(())
+    }
+
+    /// Starts the process and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends or is not ready in time.
+    pub async fn start(&mut self) -> Result<Client> {
+        self.spawn()?;
+        let client = self.client();
+        let end = tokio::time::Instant::now() + START;
+        loop {
+            if let Some(status) = self.exited()? {
+                bail!("the server ended with {status} instead of starting:\n{}", self.log_end(30));
+            }
+            if client.admin_with("GET", "/admin/ready", &[]).await.is_ok_and(|reply| reply.status == 200) {
+                return Ok(client);
+            }
+            if tokio::time::Instant::now() >= end {
+                bail!("waited {START:?} in vain for /admin/ready:\n{}", self.log_end(30));
+            }
+            crate::pause(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// A new client of the running process.
+    pub fn client(&self) -> Client {
+        Client::new(self.ports.0, self.ports.1)
+    }
+
+    /// The traffic port.
+    pub fn traffic_port(&self) -> u16 {
+        self.ports.0
+    }
+
+    /// The admin port.
+    pub fn admin_port(&self) -> u16 {
+        self.ports.1
+    }
+
+    /// The process id while there is a process.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// The data directory.
+    pub fn data_directory(&self) -> &Path {
+        &self.data
+    }
+
+    /// The directory that holds log and data.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.home.path().join("server.log")
+    }
+
+    /// Everything that all starts so far have printed.
+    pub fn log(&self) -> String {
+        std::fs::read(self.log_path()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The last lines of the log.
+    pub fn log_end(&self, lines: usize) -> String {
+        let log = self.log();
+        let all: Vec<&str> = log.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// Ends the process as `kill -9` does and waits until it is gone.
+    pub fn kill9(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+
+    /// Sends SIGTERM.
+    ///
+    /// # Errors
+    /// When there is no process.
+    pub fn terminate(&self) -> Result<()> {
+        let child = self.child.as_ref().context("the server does not run")?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process id")?;
+        kill_process(pid, Signal::TERM).context("cannot send SIGTERM")
+    }
+
+    /// How the process ended, if it did.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.as_mut().map_or(Ok(None), |child| Ok(child.try_wait()?))
+    }
+
+    /// Waits until the process ends.
+    ///
+    /// # Errors
+    /// When it still runs after `most`.
+    pub async fn wait_exit(&mut self, most: Duration) -> Result<ExitStatus> {
+        let child = self.child.as_mut().context("the server does not run")?;
+        let ended = until("the server to end", most, async || child.try_wait().ok().flatten()).await;
+        match ended {
+            Ok(status) => {
+                self.child = None;
+                Ok(status)
+            }
+            Err(error) => Err(error.context(self.log_end(30))),
+        }
+    }
+
+    /// Stops the process in order and sees it end with 0.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.terminate()?;
+        let status = self.wait_exit(Duration::from_secs(20)).await?;
+        anyhow::ensure!(status.code() == Some(0), "a planned stop ended with {status}:\n{}", self.log_end(30));
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill9();
+        eprintln!("--- the server's last lines ({}):\n{}", self.data.display(), self.log_end(40));
+    }
+}
