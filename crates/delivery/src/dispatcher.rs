@@ -26,6 +26,7 @@ use crate::{
     client::Clients,
     delivery_id::DeliveryIds,
     group::{Group, PartitionLane},
+    lane::Member,
     schedule::Schedule,
 };
 
@@ -165,7 +166,10 @@ impl ReliableDispatcher {
     pub fn appended(&self, topic: &TopicName, records: usize) {
         let groups = self.0.groups.read();
         for group in groups.by_topic.get(topic).into_iter().flatten() {
-            group.waiters.wake(records);
+            if !group.waiters.is_empty() {
+                let state = group.state.lock();
+                group.waiters.wake(records, |member| state.has_room(Member(member)));
+            }
         }
     }
 
@@ -271,12 +275,11 @@ impl Inner {
 
     /// Wakes as many waiters as have something to look for, and sets the group's next timer.
     pub(crate) fn after(&self, group: &Arc<Group>) {
-        let (work, timer) = {
+        let timer = {
             let state = group.state.lock();
-            let work = if group.waiters.len() > 0 && state.has_work() { state.available() } else { 0 };
-            (work, state.next_timer())
+            state.wake(&group.waiters);
+            state.next_timer()
         };
-        group.waiters.wake(work);
         if let Some(at) = timer {
             self.schedule.no_later_than(group, at);
         }

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    lane::{Lane, Member, Source, Terms, Verdict, Windows},
+    lane::{AckMode, Lane, Member, Source, Terms, Verdict, Windows},
     settings::Settings,
 };
 
@@ -61,6 +61,8 @@ pub(crate) struct GroupState {
     pub(crate) settings: Settings,
     pub(crate) terms: Terms,
     pub(crate) members: HashMap<ClientId, Membership>,
+    /// What each member may have in flight.
+    pub(crate) limits: HashMap<Member, u32>,
     pub(crate) windows: Windows,
     pub(crate) lanes: Vec<PartitionLane>,
     /// The view of the database the lanes are of; `None`: not loaded.
@@ -93,6 +95,7 @@ impl Group {
                 settings,
                 terms,
                 members: HashMap::new(),
+                limits: HashMap::new(),
                 windows: Windows::default(),
                 lanes: Vec::new(),
                 epoch: None,
@@ -160,7 +163,7 @@ impl GroupState {
             .iter()
             .map(|lane| {
                 let unseen = lane.partition.end().0.saturating_sub(lane.lane.scanned().0);
-                lane.lane.ready() + usize::try_from(unseen).unwrap_or(usize::MAX / 4_096)
+                lane.lane.waiting() + usize::try_from(unseen).unwrap_or(usize::MAX / 4_096)
             })
             .sum()
     }
@@ -175,6 +178,45 @@ impl GroupState {
 
     pub(crate) fn outstanding(&self) -> usize {
         self.lanes.iter().map(|lane| lane.lane.outstanding()).sum()
+    }
+
+    /// Makes a client a member, or changes what it may have.
+    pub(crate) fn admit(&mut self, tenant: &TenantId, client: &ClientId, membership: Membership) {
+        self.limits.insert(member_of(tenant, client), membership.max_in_flight);
+        self.members.insert(client.clone(), membership);
+    }
+
+    /// Ends a membership.
+    pub(crate) fn dismiss(&mut self, tenant: &TenantId, client: &ClientId) {
+        self.limits.remove(&member_of(tenant, client));
+        self.members.remove(client);
+    }
+
+    /// Whether a member's window has room.
+    pub(crate) fn has_room(&self, member: Member) -> bool {
+        self.terms.ack == AckMode::Auto
+            || self.limits.get(&member).is_some_and(|most| self.windows.of(member) < *most)
+    }
+
+    /// Wakes those who wait and could be given something: any for what is free, and the members that alone
+    /// may go on with a key.
+    pub(crate) fn wake(&self, waiters: &Waiters) {
+        if waiters.is_empty() {
+            return;
+        }
+        if self.has_work() {
+            waiters.wake(self.available(), |member| self.has_room(Member(member)));
+        }
+        for runner in self.lanes.iter().flat_map(|lane| lane.lane.runners()) {
+            self.wake_member(waiters, runner);
+        }
+    }
+
+    /// Wakes one poll of a member that has room.
+    pub(crate) fn wake_member(&self, waiters: &Waiters, member: Member) {
+        if self.has_room(member) {
+            waiters.wake(1, |other| other == member.0);
+        }
     }
 
     /// Whether anybody could be given something now.

@@ -336,7 +336,7 @@ impl Groups {
         };
         self.store.put_member(&group.id, record).await.map_err(SubscribeError::Meta)?;
         let membership = Membership { subscription, max_in_flight };
-        group.state.lock().members.insert(request.client.clone(), membership.clone());
+        group.state.lock().admit(&request.tenant, &request.client, membership.clone());
         inner.clients.joined(&request.tenant, &request.client, group);
         Ok(membership)
     }
@@ -385,7 +385,7 @@ impl Groups {
         {
             let mut guard = group.state.lock();
             let state = &mut *guard;
-            state.members.remove(client);
+            state.dismiss(tenant, client);
             if state.epoch == Some(epoch) {
                 let member = member_of(tenant, client);
                 for lane in &mut state.lanes {

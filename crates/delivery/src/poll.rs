@@ -1,6 +1,6 @@
 //! Long poll: take what there is, or wait until there is something.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::OnceCell, sync::Arc, time::Duration};
 
 use mesh_frame::{ClientId, Offset, PartitionId, TenantId};
 use mesh_base::UnixMillis;
@@ -134,18 +134,16 @@ impl ReliableDispatcher {
             }
             drop(answer);
             // Register, look once more, then wait: an event in between is found by one or the other.
-            match &waiting {
+            match &mut waiting {
                 None => waiting = Some(Registered::new(groups, member_of(tenant, client))),
                 Some(registered) => {
-                    let woken = tokio::select! {
-                        () = registered.waiter.woken() => true,
-                        () = inner.clock.sleep_until(until) => false,
-                    };
-                    waiting = None;
-                    if !woken {
+                    tokio::select! {
+                        () = registered.waiter.woken() => {}
                         // One more look at the deadline; it is not waited for again.
-                        continue;
+                        () = inner.clock.sleep_until(until) => {}
                     }
+                    registered.looks_again = true;
+                    waiting = None;
                 }
             }
         }
@@ -156,6 +154,8 @@ impl ReliableDispatcher {
 struct Registered {
     waiter: Arc<Waiter>,
     groups: Vec<Arc<Group>>,
+    /// Its wake-up is used: the poll looks again.
+    looks_again: bool,
 }
 
 impl Registered {
@@ -164,7 +164,7 @@ impl Registered {
         for group in &groups {
             group.waiters.add(&waiter);
         }
-        Self { waiter, groups }
+        Self { waiter, groups, looks_again: false }
     }
 }
 
@@ -173,8 +173,8 @@ impl Drop for Registered {
         let woken = self.waiter.finish();
         for group in &self.groups {
             group.waiters.remove(&self.waiter);
-            if woken {
-                group.waiters.wake(1);
+            if woken && !self.looks_again {
+                group.state.lock().wake(&group.waiters);
             }
         }
     }
@@ -199,7 +199,7 @@ impl Inner {
             let group = &groups[(first + place) % groups.len()];
             let left = most - answer.deliveries.len();
             if left == 0 || bytes == 0 {
-                group.waiters.wake(1);
+                group.state.lock().wake(&group.waiters);
                 break;
             }
             let got = self.take_from_group(group, tenant, client, left, bytes).await?;
@@ -229,8 +229,19 @@ impl Inner {
                 Look::NotAMember => return Ok(Vec::new()),
                 Look::Stale => {}
                 Look::Took { epoch, taken, commit, cold, more } => {
+                    let changed = commit.is_some();
+                    let left_to: Vec<Member> = taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
                     let got = self.confirm(group, epoch, taken, commit).await?;
-                    self.after(group);
+                    if changed {
+                        self.after(group);
+                    } else {
+                        // What it may not have is for somebody who may.
+                        let state = group.state.lock();
+                        let runners = state.lanes.iter().flat_map(|lane| lane.lane.runners());
+                        for member in runners.chain(left_to).filter(|other| *other != member) {
+                            state.wake_member(&group.waiters, member);
+                        }
+                    }
                     if !got.is_empty() {
                         return Ok(got);
                     }
@@ -267,9 +278,16 @@ impl Inner {
             left = left.min(window);
         }
         let settings = &state.settings;
+        // Who waits and had room when this look began; asked only when a key had another member before.
+        let (limits, full) = (&state.limits, state.windows.full(&state.limits));
+        let waiting: OnceCell<Vec<u64>> = OnceCell::new();
         let judge = Judge {
             verdict: &|record: &LogRecord| verdict(settings, record, now),
-            has_demand: &|other| group.waiters.has(other.0),
+            has_demand: &|other| {
+                limits.contains_key(&other)
+                    && !full.contains(&other)
+                    && waiting.get_or_init(|| group.waiters.members()).contains(&other.0)
+            },
         };
         let (mut taken, mut cold, mut more, mut bytes) = (Vec::new(), None, false, bytes);
         let lanes = state.lanes.len();

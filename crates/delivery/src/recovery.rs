@@ -76,7 +76,7 @@ impl Groups {
                     subscription: record.subscription_id.clone(),
                     max_in_flight: record.max_in_flight,
                 };
-                group.state.lock().members.insert(record.client.clone(), membership);
+                group.state.lock().admit(&id.tenant, &record.client, membership);
                 inner.clients.joined(&id.tenant, &record.client, &group);
             }
             inner.groups.write().add(&group);

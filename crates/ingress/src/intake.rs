@@ -8,6 +8,7 @@ mod consume;
 mod publish;
 mod signals;
 mod subscribe;
+mod waiting_polls;
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use mesh_delivery::{Groups, ReliableDispatcher};
 use mesh_frame::{Epoch, Limits, TenantId};
 use mesh_storage::Storage;
 
-pub use consume::{Ack, Poll};
+pub use consume::{Ack, Poll, ReceiveError};
 pub use publish::{PublishBatch, PublishError, PublishEvent, Stored};
 pub use signals::IntakeSignals;
 pub use subscribe::Unsubscribe;
@@ -53,6 +54,7 @@ pub struct Intake {
     groups: Groups,
     settings: IntakeSettings,
     signals: IntakeSignals,
+    waiting_polls: waiting_polls::WaitingPolls,
 }
 
 impl Intake {
@@ -64,7 +66,7 @@ impl Intake {
         settings: IntakeSettings,
         signals: IntakeSignals,
     ) -> Self {
-        Self { storage, dispatcher, groups, settings, signals }
+        Self { storage, dispatcher, groups, settings, signals, waiting_polls: Default::default() }
     }
 
     /// How large events may be.

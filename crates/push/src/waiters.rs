@@ -87,8 +87,8 @@ impl Waiters {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Wakes up to that many.
-    pub fn wake(&self, most: usize) {
+    /// Wakes up to that many of those whose member may have something.
+    pub fn wake(&self, most: usize, may: impl Fn(u64) -> bool) {
         if self.len() == 0 {
             return;
         }
@@ -98,13 +98,15 @@ impl Waiters {
             if left == 0 {
                 break;
             }
-            left -= usize::from(waiter.wake());
+            if may(waiter.member) {
+                left -= usize::from(waiter.wake());
+            }
         }
     }
 
-    /// Whether that member waits.
-    pub fn has(&self, member: u64) -> bool {
-        self.len() > 0 && self.queue.lock().iter().any(|waiter| waiter.member == member)
+    /// The members that wait, each as often as it does.
+    pub fn members(&self) -> Vec<u64> {
+        self.queue.lock().iter().map(|waiter| waiter.member).collect()
     }
 }
 
@@ -118,9 +120,9 @@ mod tests {
         let (first, second) = (Waiter::new(1), Waiter::new(2));
         waiters.add(&first);
         waiters.add(&second);
-        assert!(waiters.has(2) && !waiters.has(3));
-        waiters.wake(1);
-        waiters.wake(1);
+        assert_eq!(waiters.members(), [1, 2]);
+        waiters.wake(1, |_| true);
+        waiters.wake(1, |_| true);
         assert!(first.finish() && second.finish());
         waiters.remove(&first);
         assert_eq!(waiters.len(), 1);
@@ -133,7 +135,7 @@ mod tests {
         waiters.add(&gone);
         waiters.add(&waiting);
         assert!(!gone.finish());
-        waiters.wake(1);
+        waiters.wake(1, |_| true);
         assert!(waiting.finish());
     }
 
@@ -142,7 +144,7 @@ mod tests {
         let waiters = Waiters::default();
         let waiter = Waiter::new(1);
         waiters.add(&waiter);
-        waiters.wake(5);
+        waiters.wake(5, |member| member == 1);
         waiter.woken().await;
     }
 }

@@ -12,10 +12,7 @@ const EVERY: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// When it gave none for `most`; the message says `what` was waited for.
-pub async fn until<T, F>(what: &str, most: Duration, mut look: impl FnMut() -> F) -> Result<T>
-where
-    F: Future<Output = Option<T>>,
-{
+pub async fn until<T>(what: &str, most: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     let end = Instant::now() + most;
     loop {
         if let Some(value) = look().await {

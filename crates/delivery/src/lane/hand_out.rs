@@ -21,7 +21,7 @@ const SKIP: usize = 512;
 pub struct Judge<'a> {
     /// Whether a record is wanted.
     pub verdict: &'a dyn Fn(&LogRecord) -> Verdict,
-    /// Whether another member waits for something right now, so that its keys are left to it.
+    /// Whether another member waits for something right now and may have it, so that its keys are left to it.
     pub has_demand: &'a dyn Fn(Member) -> bool,
 }
 
@@ -114,9 +114,15 @@ impl Take<'_> {
         !self.closed
     }
 
-    fn left_to_another(&self, lane: &Lane, key: Option<u64>) -> bool {
-        key.and_then(|key| lane.keys.last_member(key))
-            .is_some_and(|last| last != self.demand.member && (self.judge.has_demand)(last))
+    fn left_to_another(&mut self, lane: &Lane, key: Option<u64>) -> bool {
+        let last = key.and_then(|key| lane.keys.last_member(key));
+        let Some(last) = last.filter(|last| *last != self.demand.member && (self.judge.has_demand)(*last)) else {
+            return false;
+        };
+        if !self.taken.left_to.contains(&last) {
+            self.taken.left_to.push(last);
+        }
+        true
     }
 
     /// What waits and may go to this member, lowest offset first.

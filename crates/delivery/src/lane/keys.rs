@@ -22,14 +22,16 @@ struct KeyState {
 }
 
 impl KeyState {
-    fn leave(&mut self, offset: u64) {
+    /// Takes an event out of wherever it is; `true`: it was waiting.
+    fn leave(&mut self, offset: u64) -> bool {
+        let waited = self.waiting.remove(&offset);
         self.flying.remove(&offset);
-        self.waiting.remove(&offset);
         self.settling.remove(&offset);
         if self.flying.is_empty() {
             self.owner = None;
             self.stalled = false;
         }
+        waited
     }
 }
 
@@ -37,6 +39,7 @@ impl KeyState {
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     outstanding: HashMap<u64, KeyState>,
+    waiting: usize,
     last: HashMap<u64, Member>,
     last_order: VecDeque<u64>,
 }
@@ -62,19 +65,20 @@ impl Keys {
 
     pub(super) fn waits(&mut self, key: u64, offset: u64) {
         let state = self.outstanding.entry(key).or_default();
-        state.leave(offset);
+        let waited = state.leave(offset);
         state.waiting.insert(offset);
+        self.waiting += usize::from(!waited);
     }
 
     pub(super) fn settles(&mut self, key: u64, offset: u64) {
         let state = self.outstanding.entry(key).or_default();
-        state.leave(offset);
+        self.waiting -= usize::from(state.leave(offset));
         state.settling.insert(offset);
     }
 
     pub(super) fn flies(&mut self, key: u64, offset: u64, member: Member) {
         let state = self.outstanding.entry(key).or_default();
-        state.leave(offset);
+        self.waiting -= usize::from(state.leave(offset));
         state.flying.insert(offset);
         state.owner = Some(member);
         if self.last.insert(key, member).is_none() {
@@ -96,7 +100,7 @@ impl Keys {
 
     pub(super) fn ends(&mut self, key: u64, offset: u64) {
         let Some(state) = self.outstanding.get_mut(&key) else { return };
-        state.leave(offset);
+        self.waiting -= usize::from(state.leave(offset));
         if state.flying.is_empty() && state.waiting.is_empty() && state.settling.is_empty() {
             self.outstanding.remove(&key);
         }
@@ -136,6 +140,11 @@ impl Keys {
                 state.flying.last().is_some_and(|last| *last > head).then_some((*key, head))
             })
             .collect()
+    }
+
+    /// How many events wait, of all keys.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// The member that had the key last.

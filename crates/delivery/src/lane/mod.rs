@@ -73,6 +73,12 @@ impl Windows {
         self.0.get(&member).copied().unwrap_or(0)
     }
 
+    /// The members that have as much in flight as they may.
+    pub(crate) fn full(&self, limits: &HashMap<Member, u32>) -> Vec<Member> {
+        let is_full = |member: &Member, held: u32| limits.get(member).is_none_or(|most| held >= *most);
+        self.0.iter().filter(|(member, held)| is_full(member, **held)).map(|(member, _)| *member).collect()
+    }
+
     pub(crate) fn add(&mut self, member: Member) {
         *self.0.entry(member).or_default() += 1;
     }
@@ -143,6 +149,8 @@ pub struct Taken {
     pub cold: Option<Offset>,
     /// The take stopped at its own bound of work: there may be more at once.
     pub more: bool,
+    /// Members that are to have what was left to them.
+    pub left_to: Vec<Member>,
     /// What it dropped on the way.
     pub dropped: Dropped,
     /// The hand-outs are done when they are handed out: there are no rows.
@@ -274,16 +282,19 @@ impl Lane {
         self.entries.len()
     }
 
-    /// How many deliveries could be taken at once, the part of the log that was not looked at aside.
+    /// How many deliveries anybody could take at once, the part of the log that was not looked at aside.
     pub fn ready(&self) -> usize {
         self.free.len()
     }
 
-    /// Whether a member could be given something: from what waits, or by looking further.
-    pub fn has_work(&self, member: Member, end: Offset, terms: &Terms) -> bool {
-        !self.free.is_empty()
-            || self.runs.get(&member).is_some_and(|run| !run.is_empty())
-            || (self.scan < end.0 && self.entries.len() < terms.max_outstanding)
+    /// How many deliveries wait to be handed out, at most: those that somebody else's key holds up included.
+    pub fn waiting(&self) -> usize {
+        self.free.len() + self.keys.waiting()
+    }
+
+    /// The members that alone may go on with a key of theirs now.
+    pub fn runners(&self) -> impl Iterator<Item = Member> + '_ {
+        self.runs.keys().copied()
     }
 
     /// The next point in time at which [`Lane::advance`] has something to do.

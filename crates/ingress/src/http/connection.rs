@@ -22,7 +22,7 @@ use tower::Service as _;
 
 use super::{
     socket::WatchedSocket,
-    watch::{InFlight, Watch},
+    watch::{InFlight, LOOK_AGAIN, Watch},
 };
 
 /// Where a request came from; in the extensions of every request.
@@ -56,6 +56,7 @@ pub(super) async fn serve(
             if watch.is_finishing() && !finishing {
                 finishing = true;
                 connection.as_mut().graceful_shutdown();
+                timer.as_mut().reset(tokio::time::Instant::now() + LOOK_AGAIN);
                 continue;
             }
             if timer.as_mut().poll(cx).is_pending() {

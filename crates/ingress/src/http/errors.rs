@@ -19,7 +19,7 @@ use mesh_frame::{EventError, EventErrorKind, NameError};
 use mesh_gate::{Denied, DeniedKind};
 use mesh_storage::TopicError;
 
-use crate::intake::PublishError;
+use crate::intake::{PublishError, ReceiveError};
 
 /// Declares the codes with their status and meaning, so that no list of them can miss one.
 macro_rules! error_codes {
@@ -261,6 +261,18 @@ impl From<PollError> for ApiError {
             }
             PollError::Expired => Self::new(ErrorCode::SubscriptionExpired, PollError::Expired.to_string()),
             PollError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReceiveError> for ApiError {
+    fn from(error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::TooManyPolls(_) => Self {
+                retry_after: Some(Duration::from_secs(1)),
+                ..Self::new(ErrorCode::QuotaExceeded, error.to_string())
+            },
+            ReceiveError::Poll(error) => error.into(),
         }
     }
 }

@@ -28,6 +28,9 @@ pub struct Patience {
     pub write: Duration,
 }
 
+/// How often a connection that was told to end is looked at.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 /// Never, as a time.
 const NEVER: u64 = 0;
 
@@ -137,8 +140,13 @@ impl Watch {
         if blocked != NEVER {
             least = least.min(left(blocked, self.patience.write));
         }
+        let finishing = self.is_finishing();
         if self.in_flight.load(Ordering::Acquire) > 0 {
-            return least;
+            return if finishing { least.min(LOOK_AGAIN) } else { least };
+        }
+        // hyper ends an idle connection itself; what is left waits for the rest of a head.
+        if finishing {
+            return Duration::ZERO;
         }
         let idle_since = self.idle_since.load(Ordering::Relaxed);
         if !self.served.load(Ordering::Relaxed) {
@@ -199,6 +207,16 @@ mod tests {
         watch.bytes_came();
         assert_eq!(watch.left(), Duration::from_secs(1));
         after(1).await;
+        assert_eq!(watch.left(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn told_to_end_it_waits_for_answers_and_for_nothing_else() {
+        let watch = Watch::new(Clock::system(), PATIENCE);
+        let request = watch.request(false);
+        watch.end(false);
+        assert_eq!(watch.left(), LOOK_AGAIN);
+        drop(request);
         assert_eq!(watch.left(), Duration::ZERO);
     }
 }

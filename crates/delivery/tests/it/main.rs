@@ -1,0 +1,6 @@
+//! Delivery in process, with scripted faults of the log and of Meta.
+
+mod dead_letters;
+mod dispatch;
+mod groups;
+mod rig;

@@ -1,0 +1,197 @@
+//! The line in process: real position database, the in-memory log and Meta, each behind a faulty wrapper.
+
+use std::{sync::Arc, time::Duration};
+
+use mesh_base::{Clock, Signals, Tasks};
+use mesh_delivery::{
+    Answer, AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, Mode,
+    ReliableDispatcher, StartAt, Subscribe, Subscribed, SubscribeError,
+};
+use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
+use mesh_meta::{MetaStore, faulty::FaultyMeta, memory::MemoryMeta};
+use mesh_rocks::Machine;
+use mesh_state::{
+    positions::{Positions, PositionsSettings},
+    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
+};
+use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, faulty::Faulty};
+
+/// Everything a test needs.
+pub(crate) struct Rig {
+    pub(crate) clock: Clock,
+    pub(crate) storage: Storage,
+    pub(crate) log: Arc<Faulty>,
+    pub(crate) meta: Arc<FaultyMeta>,
+    pub(crate) dispatcher: ReliableDispatcher,
+    pub(crate) groups: Groups,
+    _tasks: Tasks,
+    _folder: tempfile::TempDir,
+}
+
+/// How long anything in these tests may take.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(crate) fn topic() -> TopicName {
+    TopicName::new("t").expect("a legal name")
+}
+
+pub(crate) fn tenant() -> TenantId {
+    TenantId::new("default").expect("a legal name")
+}
+
+pub(crate) fn client(name: &str) -> ClientId {
+    ClientId::new(name).expect("a legal name")
+}
+
+/// Quick retries.
+pub(crate) fn quick() -> AskedSettings {
+    AskedSettings {
+        ack_timeout_ms: Some(100),
+        backoff_ms: Some(10),
+        max_backoff_ms: Some(50),
+        max_attempts: Some(2),
+        ..AskedSettings::default()
+    }
+}
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        Self::with(20_000, 1).await
+    }
+
+    pub(crate) async fn with(outstanding: usize, partitions: u32) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
+        let (tail, announcements) = Storage::tail(4 << 20);
+        let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &signals))));
+        let limits = StorageLimits { partitions, topics: 100 };
+        let storage = Storage::new(log.clone(), tail, limits, None, &Signals::new()).expect("topics");
+        let path = folder.path().to_owned();
+        let positions =
+            Arc::new(Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions"));
+        let meta = FaultyMeta::new(Arc::new(MemoryMeta::new()));
+        let store = MetaStore::new(meta.clone(), clock, &signals).with_time_limit(Duration::from_millis(300));
+        let instance = InstanceId::new("one").expect("a legal name");
+        let writer = Writer::new(&instance);
+        let subscriptions = Arc::new(ClusterSubscriptionStore::load(&store, &writer).await.expect("loads"));
+        let dispatcher = ReliableDispatcher::new(Foundations {
+            clock,
+            storage: storage.clone(),
+            positions,
+            dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),
+            topology: DeliveryTopology::LocalStickyPull,
+            instance,
+            limits: DeliveryLimits {
+                outstanding,
+                outstanding_total: 1_000_000,
+                subscriptions_per_client: 10,
+                answer_bytes: 8 << 20,
+                publish_timeout: Duration::from_secs(2),
+            },
+            signals: DeliverySignals::new(&signals),
+        });
+        let groups = Groups::new(dispatcher.clone(), subscriptions, true);
+        let told = dispatcher.clone();
+        announcements.listen(Box::new(move |topic, records| told.appended(topic, records)));
+        let tasks = Tasks::new();
+        tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
+        tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
+        tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
+        Self { clock, storage, log, meta, dispatcher, groups, _tasks: tasks, _folder: folder }
+    }
+
+    pub(crate) async fn subscribe(&self, name: &str, mode: Mode, asked: AskedSettings) -> Subscribed {
+        self.try_subscribe(name, mode, None, asked).await.expect("subscribed")
+    }
+
+    pub(crate) async fn try_subscribe(
+        &self,
+        name: &str,
+        mode: Mode,
+        group: Option<&str>,
+        asked: AskedSettings,
+    ) -> Result<Subscribed, SubscribeError> {
+        let request = Subscribe {
+            tenant: tenant(),
+            client: client(name),
+            topic: topic(),
+            mode,
+            group: group.map(|group| GroupName::new(group).expect("a legal name")),
+            asked,
+            max_in_flight: None,
+            start: StartAt::Latest,
+            principal: None,
+        };
+        self.groups.subscribe(request).await
+    }
+
+    pub(crate) async fn publish(&self, event: Event) {
+        let topic = self.storage.ensure_topic(&topic(), true, None).await.expect("a topic");
+        let partition = match event.partition_key() {
+            Some(key) => topic.partition_of_key(key),
+            None => topic.next_partition(),
+        };
+        self.storage.appended(self.storage.append(vec![AppendItem { partition, event }])).await.expect("stored");
+    }
+
+    pub(crate) async fn publish_ids(&self, ids: std::ops::Range<u32>) {
+        for id in ids {
+            self.publish(event(&id.to_string(), None)).await;
+        }
+    }
+
+    /// Polls once and takes what comes as delivered.
+    pub(crate) async fn poll(&self, name: &str, most: usize, timeout_ms: u64) -> Vec<Got> {
+        let timeout = Duration::from_millis(timeout_ms);
+        let mut answer =
+            self.dispatcher.poll(&tenant(), &client(name), most, timeout).await.expect("an answer");
+        answer.delivered();
+        got(&answer)
+    }
+
+    pub(crate) async fn ack(&self, ids: &[&Got]) -> Vec<mesh_delivery::AckOutcome> {
+        let ids: Vec<String> = ids.iter().map(|got| got.delivery.clone()).collect();
+        self.dispatcher.ack(&tenant(), &ids).await
+    }
+
+    /// Waits until a condition holds.
+    pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let end = self.clock.elapsed() + DEADLINE;
+        while !holds() {
+            assert!(self.clock.elapsed() < end, "waited for: {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// A delivery as its client sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    pub(crate) event: String,
+    pub(crate) attempt: u32,
+    pub(crate) delivery: String,
+}
+
+pub(crate) fn got(answer: &Answer) -> Vec<Got> {
+    answer
+        .deliveries()
+        .iter()
+        .map(|delivery| Got {
+            event: delivery.record.record().event.id().to_owned(),
+            attempt: delivery.attempt,
+            delivery: delivery.id.clone(),
+        })
+        .collect()
+}
+
+pub(crate) fn events(got: &[Got]) -> Vec<&str> {
+    got.iter().map(|got| got.event.as_str()).collect()
+}
+
+pub(crate) fn event(id: &str, key: Option<&str>) -> Event {
+    let mut builder = EventBuilder::new(id, "/test", "t");
+    if let Some(key) = key {
+        builder = builder.attribute("partitionkey", key);
+    }
+    builder.text("data").build().expect("an event")
+}

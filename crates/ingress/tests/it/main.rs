@@ -1,0 +1,10 @@
+//! The traffic port in process, over a real socket, with the memory log.
+
+#![allow(missing_docs, reason = "tests")]
+
+mod bad_input;
+mod client;
+mod limits;
+mod mesh;
+mod round;
+mod speed;

@@ -1,0 +1,130 @@
+//! A mesh in process: memory log, position database and Meta in a temporary folder, the traffic port on a real
+//! socket.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use mesh_base::{Clock, Signals, Stop, Tasks};
+use mesh_delivery::{
+    DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
+};
+use mesh_frame::{InstanceId, TenantId};
+use mesh_gate::SecurityGate;
+use mesh_ingress::{
+    http::{
+        HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Readiness, router,
+    },
+    intake::{Intake, IntakeSettings, IntakeSignals},
+};
+use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
+use mesh_rocks::Machine;
+use mesh_state::{
+    positions::{Positions, PositionsSettings},
+    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
+};
+use mesh_storage::{Memory, Storage, StorageLimits};
+
+/// What a test may want otherwise.
+pub(crate) struct Wanted {
+    pub(crate) edge: HttpEdgeSettings,
+    pub(crate) server: HttpServerSettings,
+    pub(crate) auto_create: bool,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            edge: HttpEdgeSettings::default(),
+            server: HttpServerSettings::new("http", "127.0.0.1", 0),
+            auto_create: true,
+        }
+    }
+}
+
+/// A running mesh.
+pub(crate) struct Mesh {
+    pub(crate) address: SocketAddr,
+    pub(crate) readiness: Readiness,
+    pub(crate) signals: Signals,
+    pub(crate) storage: Storage,
+    pub(crate) stop: Stop,
+    tasks: Tasks,
+    _home: tempfile::TempDir,
+}
+
+impl Mesh {
+    pub(crate) async fn start() -> Self {
+        Self::with(Wanted::default()).await
+    }
+
+    pub(crate) async fn with(wanted: Wanted) -> Self {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
+        let (tail, announcements) = Storage::tail(64 << 20);
+        let log = Arc::new(Memory::new(clock, tail.clone(), &signals));
+        let limits = StorageLimits { partitions: 1, topics: 100 };
+        let storage = Storage::new(log, tail, limits, None, &signals).expect("an empty log");
+
+        let path = home.path().join("positions");
+        let positions = Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions");
+        let driver =
+            LocalMeta::open(&LocalMetaSettings::at(home.path().join("meta")), &machine).expect("meta");
+        let meta = MetaStore::new(Arc::new(driver), clock, &signals);
+        let instance = InstanceId::new("test").expect("legal");
+        let writer = Writer::new(&instance);
+        let subscriptions = ClusterSubscriptionStore::load(&meta, &writer).await.expect("an empty store");
+        let dispatcher = ReliableDispatcher::new(Foundations {
+            clock,
+            storage: storage.clone(),
+            positions: Arc::new(positions),
+            dead_letters: MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll),
+            topology: DeliveryTopology::LocalStickyPull,
+            instance,
+            limits: DeliveryLimits {
+                outstanding: 10_000,
+                outstanding_total: 100_000,
+                subscriptions_per_client: 3,
+                answer_bytes: 8 << 20,
+                publish_timeout: Duration::from_secs(5),
+            },
+            signals: DeliverySignals::new(&signals),
+        });
+        let told = dispatcher.clone();
+        announcements.listen(Box::new(move |topic, count| told.appended(topic, count)));
+        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), wanted.auto_create);
+
+        let tenant = TenantId::new("default").expect("legal");
+        let settings =
+            IntakeSettings { auto_create: wanted.auto_create, ..IntakeSettings::new(tenant.clone()) };
+        let intake =
+            Intake::new(storage.clone(), dispatcher.clone(), groups, settings, IntakeSignals::new(&signals));
+        let (readiness, stop, tasks) = (Readiness::new(), Stop::new(), Tasks::new());
+        let gate = SecurityGate::open(tenant, &signals);
+        let edge = HttpEdge::new(gate, intake, wanted.edge, readiness.clone(), stop.clone());
+        let server = HttpServer::bind(wanted.server).expect("a free port");
+        let address = server.local_addr();
+        tasks.spawn("tick", dispatcher.tick(tasks.stop()));
+        let serving =
+            server.serve(router(&edge), clock, HttpServerSignals::new("http", &signals), stop.clone());
+        tasks.spawn("serve", async move { serving.await.expect("the socket is fine") });
+        readiness.open();
+        Self { address, readiness, signals, storage, stop, tasks, _home: home }
+    }
+
+    /// Waits until the gate has admitted this many requests, so that the last of them is past it.
+    pub(crate) async fn admitted(&self, requests: u32) {
+        let line = format!(r#"gate_verdicts_total{{filter="no_gate",verdict="allow"}} {requests}"#);
+        for _ in 0..1_000 {
+            if self.signals.text().lines().any(|found| found.ends_with(&line)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{requests} requests were not admitted in time:\n{}", self.signals.text());
+    }
+
+    /// Stops the server and waits until every connection has ended.
+    pub(crate) async fn shut_down(self) {
+        self.stop.signal();
+        assert!(self.tasks.shut_down(Duration::from_secs(10)).await, "the server ends within its bound");
+    }
+}

@@ -1,0 +1,118 @@
+//! The rules that every history must keep, whatever was killed, full or slow.
+//!
+//! The checker claims nothing that the record cannot show: an answer that was lost may mean either, an ack whose
+//! answer was lost may have counted. Each rule has a module; the tests hold hand-made histories against each.
+
+mod cursors;
+mod dead;
+mod ends;
+mod index;
+mod order;
+mod positions;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use crate::{Fact, history::Moment};
+use index::Index;
+
+/// What was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// An event that was answered 202 reached no end for a group that was there before it.
+    Lost,
+    /// A delivery was asked for after the event's ack had been answered 200.
+    DeliveredAfterAck,
+    /// A delivery was asked for after the event had been seen among the dead letters.
+    DeliveredAfterDeath,
+    /// An event was both acknowledged and dead-lettered for one group.
+    AckedAndDead,
+    /// An event is more than once among a group's dead letters.
+    DeadTwice,
+    /// A dead letter that had been seen was gone later.
+    DeadVanished,
+    /// An attempt number went back, or came twice for an event without a key.
+    AttemptsReset,
+    /// A cursor went back.
+    CursorWentBack,
+    /// An event overtook an earlier one of its key, or both were with different clients.
+    KeyOrder,
+    /// An event was received that nobody had published to that topic.
+    Invented,
+    /// An event's data came back changed.
+    Changed,
+    /// Two events have one position, or one event two.
+    PositionReused,
+}
+
+/// One broken rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// The event it is about; empty when it is about none.
+    pub event: String,
+    /// What exactly.
+    pub detail: String,
+}
+
+impl Violation {
+    fn new(rule: Rule, event: &str, detail: impl Into<String>) -> Self {
+        Self { rule, event: event.to_owned(), detail: detail.into() }
+    }
+
+    /// The violation with everything that the record has about its event.
+    pub fn explain(&self, facts: &[Fact]) -> String {
+        let event = self.event.as_str();
+        let deliveries: BTreeSet<&str> = facts
+            .iter()
+            .filter_map(|fact| match fact {
+                Fact::Delivered { delivery, event: of, .. } if of == event => Some(delivery.as_str()),
+                _ => None,
+            })
+            .collect();
+        let concerns = |fact: &Fact| match fact {
+            Fact::PublishSent { event: of, .. }
+            | Fact::Published { event: of, .. }
+            | Fact::Delivered { event: of, .. } => of == event,
+            Fact::AckSent { delivery } | Fact::AckAnswered { delivery, .. } => deliveries.contains(delivery.as_str()),
+            Fact::Browsed { rows, .. } => rows.iter().any(|row| row.event == event),
+            Fact::Subscribed { .. } | Fact::Cursor { .. } => false,
+            Fact::Note(_) => true,
+        };
+        let mut text = format!("{:?}: {event} {}\n", self.rule, self.detail);
+        for (moment, fact) in facts.iter().enumerate().filter(|(_, fact)| concerns(fact)) {
+            // Of a browse only the row matters.
+            let shown = match fact {
+                Fact::Browsed { topic, rows } => {
+                    let rows: Vec<_> = rows.iter().filter(|row| row.event == event).collect();
+                    format!("Browsed {topic}: {rows:?}")
+                }
+                other => format!("{other:?}"),
+            };
+            text.push_str(&format!("    {moment}: {shown}\n"));
+        }
+        text
+    }
+}
+
+/// Every rule that the record breaks.
+pub fn check(facts: &[Fact]) -> Vec<Violation> {
+    let index = Index::new(facts);
+    let mut violations = Vec::new();
+    ends::check(&index, &mut violations);
+    dead::check(facts, &index, &mut violations);
+    order::check(facts, &index, &mut violations);
+    cursors::check(facts, &mut violations);
+    positions::check(facts, &index, &mut violations);
+    violations
+}
+
+/// A delivery as the rules look at it.
+#[derive(Clone, Copy, Debug)]
+struct Handed {
+    asked: Moment,
+    received: Moment,
+    attempt: u32,
+}

@@ -1,0 +1,12 @@
+//! The suites that drive the real binary from outside; `docs/testing.md` says how to run and replay them.
+
+mod acks;
+mod config;
+mod corruption;
+mod crash;
+mod disk_full;
+mod documents;
+mod limits;
+mod publish;
+mod recovery;
+mod subscribe;
