@@ -71,7 +71,9 @@ mod tests {
         for good in [&b"Bearer secret-token"[..], b"bearer secret-token", b"secret-token"] {
             assert!(token.check([good].into_iter()).is_ok());
         }
-        for bad in [&b""[..], b"Bearer ", b"Bearer secret-toke", b"Bearer secret-token2", b"Basic secret-token"] {
+        for bad in
+            [&b""[..], b"Bearer ", b"Bearer secret-toke", b"Bearer secret-token2", b"Basic secret-token"]
+        {
             assert!(token.check([bad].into_iter()).is_err(), "{bad:?}");
         }
         assert!(token.check([].into_iter()).is_err());

@@ -15,9 +15,15 @@ impl Query {
         for pair in raw.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let decode = |text: &str| {
-                percent_decode_str(&text.replace('+', " ")).decode_utf8().map(|text| text.into_owned()).map_err(|_| {
-                    ApiError::new(ErrorCode::InvalidArgument, "a query parameter is not UTF-8 after decoding")
-                })
+                percent_decode_str(&text.replace('+', " "))
+                    .decode_utf8()
+                    .map(|text| text.into_owned())
+                    .map_err(|_| {
+                        ApiError::new(
+                            ErrorCode::InvalidArgument,
+                            "a query parameter is not UTF-8 after decoding",
+                        )
+                    })
             };
             let (name, value) = (decode(name)?, decode(value)?);
             if pairs.iter().any(|(other, _)| *other == name) {
@@ -69,7 +75,8 @@ mod tests {
     #[test]
     fn parameters_are_decoded_once_and_refused_when_repeated_or_empty() {
         // covers: U29
-        let topic = |raw| Query::read(Some(raw)).and_then(|query| query.topic()).map(|topic| topic.to_string());
+        let topic =
+            |raw| Query::read(Some(raw)).and_then(|query| query.topic()).map(|topic| topic.to_string());
         assert_eq!(topic("topic=a%2Db").ok().as_deref(), Some("a-b"));
         for bad in ["topic=a&topic=b", "topic", "topic=", "", "topic=a%252Db", "topic=%ff", "topic=a%20b"] {
             assert!(topic(bad).is_err(), "{bad}");

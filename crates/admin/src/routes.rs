@@ -78,11 +78,9 @@ fn handler(path: &str) -> MethodRouter<AdminState> {
 }
 
 async fn wrong_method(request: Request) -> Response {
-    let mut response = ApiError::new(
-        ErrorCode::MethodNotAllowed,
-        format!("{} takes GET", request.uri().path()),
-    )
-    .into_response();
+    let mut response =
+        ApiError::new(ErrorCode::MethodNotAllowed, format!("{} takes GET", request.uri().path()))
+            .into_response();
     response.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static("GET"));
     response
 }

@@ -9,8 +9,8 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode, header};
 use mesh_base::{Clock, Gauge, Signals};
-use mesh_frame::TenantId;
 use mesh_delivery::{DeliverySignals, Groups, ReliableDispatcher};
+use mesh_frame::TenantId;
 use mesh_ingress::{
     http::{ApiError, ErrorCode},
     intake::IntakeSignals,
@@ -56,7 +56,17 @@ impl AdminState {
     ) -> Self {
         let served = std::sync::OnceLock::new();
         let pending = signals.gauge("pending_deliveries", "Deliveries handed out and not finished");
-        Self(Arc::new(Inner { token, health, clock, signals, topology, gate, default_tenant, pending, served }))
+        Self(Arc::new(Inner {
+            token,
+            health,
+            clock,
+            signals,
+            topology,
+            gate,
+            default_tenant,
+            pending,
+            served,
+        }))
     }
 
     /// Delivery is there. Once.
@@ -71,8 +81,13 @@ impl AdminState {
         publish: IntakeSignals,
         offset_write_failures: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
-        let served =
-            Served { dispatcher, groups, delivery, publish, offset_write_failures: Box::new(offset_write_failures) };
+        let served = Served {
+            dispatcher,
+            groups,
+            delivery,
+            publish,
+            offset_write_failures: Box::new(offset_write_failures),
+        };
         assert!(self.0.served.set(served).is_ok(), "delivery is built once");
     }
 

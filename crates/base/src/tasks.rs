@@ -71,11 +71,11 @@ impl Tasks {
     ///
     /// # Panics
     /// When the system refuses another thread.
-    pub fn thread(
-        name: &str,
-        work: impl FnOnce() + Send + 'static,
-    ) -> std::thread::JoinHandle<()> {
-        std::thread::Builder::new().name(name.to_owned()).spawn(work).expect("the system gives a thread at start")
+    pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
+            .expect("the system gives a thread at start")
     }
 
     /// Signals the stop and waits for every task, at most `bound`. `false`: some were still running.

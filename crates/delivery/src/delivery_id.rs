@@ -158,7 +158,10 @@ mod tests {
             let mut bytes = id.clone().into_bytes();
             bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
             let forged = String::from_utf8(bytes).expect("ascii");
-            assert!(ids.read(&forged).is_none_or(|read| forged == id || read == delivery(5) && at + 1 == id.len()));
+            assert!(
+                ids.read(&forged)
+                    .is_none_or(|read| forged == id || read == delivery(5) && at + 1 == id.len())
+            );
         }
         assert_eq!(DeliveryIds::new(&[8; 32], "a").read(&id), None);
         assert_eq!(DeliveryIds::new(&[7; 32], "b").read(&id), None);

@@ -6,7 +6,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -104,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) groups: RwLock<Directory>,
     pub(crate) clients: Clients,
     pub(crate) schedule: Schedule,
+    /// Outstanding rows at the last count, and those added since: never fewer than there are.
+    pub(crate) outstanding: AtomicUsize,
     /// Groups with something condemned.
     pub(crate) condemned: Mutex<Vec<u64>>,
     pub(crate) condemned_signal: Notify,
@@ -156,6 +161,7 @@ impl ReliableDispatcher {
             groups: RwLock::default(),
             clients: Clients::default(),
             schedule: Schedule::default(),
+            outstanding: AtomicUsize::new(0),
             condemned: Mutex::default(),
             condemned_signal: Notify::new(),
             buried_signal: Notify::new(),
@@ -199,6 +205,18 @@ impl Inner {
         self.groups.read().by_number.values().cloned().collect()
     }
 
+    /// Counts the outstanding rows anew; hand-outs in between only make the count too high.
+    pub(crate) fn recount(&self) {
+        let rows = self.all_groups().iter().map(|group| group.state.lock().outstanding()).sum();
+        self.outstanding.store(rows, Ordering::Release);
+    }
+
+    /// Rows a lane may have, by its own bound and by what the process has left.
+    pub(crate) fn room(&self, lane: &crate::lane::Lane, own: usize) -> usize {
+        let left = self.limits.outstanding_total.saturating_sub(self.outstanding.load(Ordering::Acquire));
+        own.min(lane.outstanding() + left)
+    }
+
     pub(crate) fn group(&self, number: u64) -> Option<Arc<Group>> {
         self.groups.read().by_number.get(&number).cloned()
     }
@@ -220,7 +238,8 @@ impl Inner {
             }
             let partitions = self.polled(group);
             let (positions, wanted, now) = (self.positions.clone(), group.clone(), self.clock.now());
-            let read = tokio::task::spawn_blocking(move || wanted.read_lanes(&positions, &partitions, now)).await;
+            let read =
+                tokio::task::spawn_blocking(move || wanted.read_lanes(&positions, &partitions, now)).await;
             let (lanes, windows) = read.map_err(|error| {
                 BackendError::new(mesh_base::BackendErrorKind::Unavailable, "offset store", "loading a group")
                     .with_source(error)
@@ -257,7 +276,11 @@ impl Inner {
 
     /// The partitions of a group's topic that this instance polls.
     pub(crate) fn polled(&self, group: &Group) -> Vec<Arc<Partition>> {
-        self.topology.partitions(&group.topic).into_iter().filter_map(|id| group.topic.partition(id)).collect()
+        self.topology
+            .partitions(&group.topic)
+            .into_iter()
+            .filter_map(|id| group.topic.partition(id))
+            .collect()
     }
 
     /// Commits without waiting; what fails shows as a suspension.

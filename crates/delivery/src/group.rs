@@ -13,11 +13,11 @@ use std::{
 
 use mesh_base::{BackendError, UnixMillis};
 use mesh_frame::{ClientId, Offset, SubscriptionId, TenantId};
+use mesh_push::Waiters;
 use mesh_state::{
     positions::{Cursor, DeliveryStateStore, LaneKey, LedgerEpoch, OffsetStore, Positions},
     shared::{GroupId, GroupKind},
 };
-use mesh_push::Waiters;
 use mesh_storage::{Cached, LogRecord, Partition, Topic};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;

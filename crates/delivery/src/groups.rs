@@ -144,7 +144,11 @@ pub struct Groups {
 
 impl Groups {
     /// The groups that a dispatcher serves, kept in a store. `auto_create`: topics are made by the first subscribe.
-    pub fn new(dispatcher: ReliableDispatcher, store: Arc<ClusterSubscriptionStore>, auto_create: bool) -> Self {
+    pub fn new(
+        dispatcher: ReliableDispatcher,
+        store: Arc<ClusterSubscriptionStore>,
+        auto_create: bool,
+    ) -> Self {
         Self { dispatcher, store, changing: Arc::default(), auto_create }
     }
 
@@ -177,7 +181,8 @@ impl Groups {
         };
         let _one_at_a_time = self.changing.lock().await;
         let there = inner.groups.read().by_id.get(&id).cloned();
-        let is_member = there.as_ref().is_some_and(|group| group.state.lock().members.contains_key(&request.client));
+        let is_member =
+            there.as_ref().is_some_and(|group| group.state.lock().members.contains_key(&request.client));
         if !is_member {
             let limit = inner.limits.subscriptions_per_client;
             let has = inner.groups_of(&request.tenant, &request.client).map_or(0, |groups| groups.len());
@@ -198,7 +203,13 @@ impl Groups {
             state.lanes.iter().map(|lane| (lane.partition.id(), lane.lane.next_to_read())).collect()
         };
         inner.after(&group);
-        Ok(Subscribed { subscription: membership.subscription, group: name, mode: request.mode, start, created })
+        Ok(Subscribed {
+            subscription: membership.subscription,
+            group: name,
+            mode: request.mode,
+            start,
+            created,
+        })
     }
 
     /// Checks what a further subscribe asks against the group, and changes what a sole member may change.
@@ -254,7 +265,9 @@ impl Groups {
             batch.put_cursor(group.lane_key(&partition), cursor);
         }
         let log = inner.positions.log();
-        log.committed(log.commit(log.epoch(), batch, Durability::Synced)).await.map_err(LedgerUnavailable::from)?;
+        log.committed(log.commit(log.epoch(), batch, Durability::Synced))
+            .await
+            .map_err(LedgerUnavailable::from)?;
         let record = GroupRecord {
             id: number,
             generation: 0,
@@ -281,7 +294,11 @@ impl Groups {
         if let StartAt::Offsets(offsets) = start
             && let Some(other) = offsets.keys().find(|id| id.0 as usize >= partitions.len())
         {
-            return bad(format!("from names partition {other}, topic {} has {}", topic.name(), partitions.len()));
+            return bad(format!(
+                "from names partition {other}, topic {} has {}",
+                topic.name(),
+                partitions.len()
+            ));
         }
         if matches!(start, StartAt::Offset(_)) && partitions.len() != 1 {
             return bad(format!(
@@ -373,7 +390,12 @@ impl Groups {
         Ok(removed)
     }
 
-    async fn leave(&self, group: &Arc<Group>, tenant: &TenantId, client: &ClientId) -> Result<(), SubscribeError> {
+    async fn leave(
+        &self,
+        group: &Arc<Group>,
+        tenant: &TenantId,
+        client: &ClientId,
+    ) -> Result<(), SubscribeError> {
         if let Some(known) = self.store.member(&group.id, client) {
             self.store.remove_member(&group.id, &known).await.map_err(SubscribeError::Meta)?;
         }
@@ -417,7 +439,9 @@ impl Groups {
             state.epoch = None;
         }
         let log = inner.positions.log();
-        log.committed(log.commit(log.epoch(), batch, Durability::Synced)).await.map_err(LedgerUnavailable::from)?;
+        log.committed(log.commit(log.epoch(), batch, Durability::Synced))
+            .await
+            .map_err(LedgerUnavailable::from)?;
         Ok(())
     }
 
@@ -465,7 +489,9 @@ fn new_subscription() -> SubscriptionId {
 }
 
 fn gone(operation: &'static str, error: tokio::task::JoinError) -> LedgerUnavailable {
-    BackendError::new(mesh_base::BackendErrorKind::Unavailable, "offset store", operation).with_source(error).into()
+    BackendError::new(mesh_base::BackendErrorKind::Unavailable, "offset store", operation)
+        .with_source(error)
+        .into()
 }
 
 /// Settings as Meta keeps them.
@@ -488,7 +514,8 @@ pub(crate) fn stored_settings(settings: &Settings, from: serde_json::Value) -> s
 /// Settings as Meta kept them; `None` when this release does not understand them.
 pub(crate) fn read_settings(record: &GroupRecord) -> Option<Settings> {
     let stored = &record.settings;
-    let filters = stored.filters.iter().map(|filter| Filter::parse(filter).ok()).collect::<Option<Vec<_>>>()?;
+    let filters =
+        stored.filters.iter().map(|filter| Filter::parse(filter).ok()).collect::<Option<Vec<_>>>()?;
     Some(Settings {
         mode: Mode::read(&record.mode)?,
         filters,

@@ -1,19 +1,23 @@
 //! Long poll: take what there is, or wait until there is something.
 
-use std::{cell::OnceCell, sync::Arc, time::Duration};
+use std::{
+    cell::OnceCell,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use mesh_frame::{ClientId, Offset, PartitionId, TenantId};
 use mesh_base::UnixMillis;
+use mesh_frame::{ClientId, Offset, PartitionId, TenantId};
+use mesh_push::Waiter;
 use mesh_rocks::Durability;
 use mesh_state::positions::{Commit, LedgerEpoch, PositionBatch};
-use mesh_push::Waiter;
 use mesh_storage::{LogRecord, Partition};
 
 use crate::{
     delivery_id::DeliveryRef,
     dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
     group::{Group, PartitionSource, member_of, verdict},
-    lane::{AckMode, Demand, Dropped, Judge, Member, Taken},
+    lane::{AckMode, Demand, Dropped, Judge, Member, Taken, Terms},
 };
 
 /// Why a poll has no answer.
@@ -194,7 +198,8 @@ impl Inner {
         let mut answer = Answer { dispatcher: self.clone(), deliveries: Vec::new(), delivered: false };
         let mut bytes = self.limits.answer_bytes;
         // A different group is first each time, so that a busy one does not starve the others.
-        let first = usize::try_from(self.clock.elapsed().as_micros() % 1_021).unwrap_or(0) % groups.len().max(1);
+        let first =
+            usize::try_from(self.clock.elapsed().as_micros() % 1_021).unwrap_or(0) % groups.len().max(1);
         for place in 0..groups.len() {
             let group = &groups[(first + place) % groups.len()];
             let left = most - answer.deliveries.len();
@@ -230,7 +235,8 @@ impl Inner {
                 Look::Stale => {}
                 Look::Took { epoch, taken, commit, cold, more } => {
                     let changed = commit.is_some();
-                    let left_to: Vec<Member> = taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
+                    let left_to: Vec<Member> =
+                        taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
                     let got = self.confirm(group, epoch, taken, commit).await?;
                     if changed {
                         self.after(group);
@@ -299,8 +305,11 @@ impl Inner {
             let lane = &mut state.lanes[(state.turn + place) % lanes];
             let demand = Demand { member, most: left, bytes, by_stream: false };
             let mut source = PartitionSource(&lane.partition);
-            let mut took =
-                lane.lane.take(&demand, now, &state.terms, &mut state.windows, &mut source, &judge);
+            let before = lane.lane.outstanding();
+            let terms =
+                Terms { max_outstanding: self.room(&lane.lane, state.terms.max_outstanding), ..state.terms };
+            let mut took = lane.lane.take(&demand, now, &terms, &mut state.windows, &mut source, &judge);
+            self.outstanding.fetch_add(lane.lane.outstanding().saturating_sub(before), Ordering::AcqRel);
             batch.extend(std::mem::take(&mut took.batch));
             left -= took.hand_outs.len();
             let used: usize = took.hand_outs.iter().map(|given| given.record.json().len() + 512).sum();
@@ -334,7 +343,7 @@ impl Inner {
             dropped.gone += took.dropped.gone;
         }
         if dropped != Dropped::default() {
-            group.dirty.store(true, std::sync::atomic::Ordering::Release);
+            group.dirty.store(true, Ordering::Release);
             self.signals.drop_by("filtered", dropped.filtered);
             self.signals.drop_by("expired", dropped.expired);
             self.signals.drop_by("gone", dropped.gone);
@@ -353,7 +362,9 @@ impl Inner {
             return Ok(Vec::new());
         }
         for (partition, took) in taken {
-            let Some(lane) = state.lanes.iter_mut().find(|lane| lane.partition.id() == partition) else { continue };
+            let Some(lane) = state.lanes.iter_mut().find(|lane| lane.partition.id() == partition) else {
+                continue;
+            };
             let standing = lane.lane.handed(&took);
             lane.lane.ended(&took.ends, &mut state.windows, now);
             given.extend(standing.into_iter().map(|hand_out| (partition, hand_out)));
@@ -362,7 +373,12 @@ impl Inner {
         Ok(given.into_iter().map(|(partition, hand_out)| self.delivery(group, partition, hand_out)).collect())
     }
 
-    fn delivery(&self, group: &Arc<Group>, partition: PartitionId, hand_out: crate::lane::HandOut) -> Delivery {
+    fn delivery(
+        &self,
+        group: &Arc<Group>,
+        partition: PartitionId,
+        hand_out: crate::lane::HandOut,
+    ) -> Delivery {
         let offset = hand_out.record.offset();
         let id = self.ids.make(&DeliveryRef {
             group: group.number,
@@ -429,7 +445,12 @@ impl Drop for Cancelled<'_> {
         }
         for (partition, took) in &self.taken {
             for hand_out in &took.hand_outs {
-                self.dispatcher.give_back_one(self.group, *partition, hand_out.record.offset(), hand_out.serial);
+                self.dispatcher.give_back_one(
+                    self.group,
+                    *partition,
+                    hand_out.record.offset(),
+                    hand_out.serial,
+                );
             }
         }
         self.dispatcher.finish_ends(self.group, self.epoch, &self.taken);

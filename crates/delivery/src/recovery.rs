@@ -112,7 +112,8 @@ impl Groups {
                         now = group.topic.incarnation().0,
                         "the log is another one than the group knew: it starts at its beginning"
                     );
-                    let start = Cursor { next_to_read: partition.start(), incarnation: group.topic.incarnation() };
+                    let start =
+                        Cursor { next_to_read: partition.start(), incarnation: group.topic.incarnation() };
                     batch.forget(key);
                     batch.put_cursor(key, start);
                 }
@@ -132,7 +133,8 @@ impl Groups {
         let inner = &self.dispatcher.0;
         let cursors = inner.positions.offsets().cursors()?.into_iter().map(|(key, _)| key);
         let rows = inner.positions.deliveries().lanes()?.into_iter().map(|(key, _)| key);
-        let orphans: HashSet<LaneKey> = cursors.chain(rows).filter(|key| !known.contains(&key.group)).collect();
+        let orphans: HashSet<LaneKey> =
+            cursors.chain(rows).filter(|key| !known.contains(&key.group)).collect();
         if orphans.is_empty() {
             return Ok(0);
         }

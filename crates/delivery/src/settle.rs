@@ -39,7 +39,9 @@ impl ReliableDispatcher {
             }
         }
         for (number, deliveries) in by_group {
-            let Some(group) = inner.group(number).filter(|group| group.id.tenant == *tenant) else { continue };
+            let Some(group) = inner.group(number).filter(|group| group.id.tenant == *tenant) else {
+                continue;
+            };
             match inner.ack_in(&group, &deliveries).await {
                 Ok(results) => {
                     for ((place, _), acked) in deliveries.iter().zip(results) {

@@ -27,7 +27,8 @@ impl DeliverySignals {
             redelivered: signals.counter("redelivered", "Deliveries handed out again"),
             acked: signals.counter("acked", "Deliveries acknowledged"),
             dead_lettered: signals.counter("dead_lettered", "Dead letters stored"),
-            dropped: signals.counters("dropped", "Events that ended without an ack or a dead letter, by reason"),
+            dropped: signals
+                .counters("dropped", "Events that ended without an ack or a dead letter, by reason"),
             returned: signals.counter("returned", "Deliveries whose answer never reached the client"),
         }
     }

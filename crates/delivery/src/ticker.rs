@@ -10,11 +10,7 @@ use mesh_frame::{Offset, PartitionId};
 use mesh_rocks::Durability;
 use mesh_state::positions::PositionBatch;
 
-use crate::{
-    ReliableDispatcher,
-    dispatcher::Inner,
-    group::Group,
-};
+use crate::{ReliableDispatcher, dispatcher::Inner, group::Group};
 
 /// How long a group waits whose lanes cannot be read now.
 const SUSPENDED: Duration = Duration::from_millis(500);
@@ -54,6 +50,7 @@ impl ReliableDispatcher {
                 () = stop.wait() => return,
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
             }
+            inner.recount();
             for group in inner.all_groups() {
                 if group.dirty.swap(false, Ordering::AcqRel) {
                     inner.progress(&group).await;

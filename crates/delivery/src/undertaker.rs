@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use mesh_base::{Backoff, BackendError, BackendErrorKind, Stop};
+use mesh_base::{BackendError, BackendErrorKind, Backoff, Stop};
 use mesh_frame::{Offset, PartitionId, format_timestamp};
 use mesh_rocks::Durability;
 use mesh_state::{
@@ -59,7 +59,8 @@ impl ReliableDispatcher {
         while !stop.is_signalled() {
             again.extend(std::mem::take(&mut *inner.condemned.lock()));
             if again.is_empty() || failures > 0 {
-                let pause = if failures > 0 { backoff.random_delay(failures) } else { Duration::from_secs(3_600) };
+                let pause =
+                    if failures > 0 { backoff.random_delay(failures) } else { Duration::from_secs(3_600) };
                 tokio::select! {
                     () = stop.wait() => return,
                     () = inner.condemned_signal.notified(), if failures == 0 => {}
@@ -210,7 +211,8 @@ impl Inner {
             .ensure_topic(&name, true, Some(1))
             .await
             .map_err(|error| failed(error.to_string()))?;
-        let partition = topic.partition(PartitionId(0)).ok_or_else(|| failed("it has no partition".to_owned()))?;
+        let partition =
+            topic.partition(PartitionId(0)).ok_or_else(|| failed("it has no partition".to_owned()))?;
         let attempts = condemned.row.attempt.to_string();
         let time = format_timestamp(condemned.row.at.0);
         let event = event.with_attributes(&[
@@ -224,7 +226,12 @@ impl Inner {
             .await
             .map_err(|_| failed(format!("not stored within {:?}", self.limits.publish_timeout)))??;
         let offset = *offsets.first().ok_or_else(|| failed("the log gave no offset".to_owned()))?;
-        Ok(DeadLetterBody { topic: name, incarnation: topic.incarnation(), partition: PartitionId(0), offset })
+        Ok(DeadLetterBody {
+            topic: name,
+            incarnation: topic.incarnation(),
+            partition: PartitionId(0),
+            offset,
+        })
     }
 
     /// Ends the row of a delivery whose dead letter is stored. `false`: it had ended.

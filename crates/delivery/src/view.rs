@@ -104,19 +104,27 @@ impl ReliableDispatcher {
                 *pending.entry((group.id.tenant.clone(), client.clone())).or_default() += held;
             }
         }
-        pending.into_iter().map(|((tenant, client), pending)| ClientView { client, tenant, pending }).collect()
+        pending
+            .into_iter()
+            .map(|((tenant, client), pending)| ClientView { client, tenant, pending })
+            .collect()
     }
 
     /// The dead letters of a topic, oldest position first, at most `max`.
     ///
     /// # Errors
     /// When Meta or the log cannot be read.
-    pub async fn dead_letters(&self, topic: &TopicName, max: usize) -> Result<Vec<DeadLetterView>, BackendError> {
+    pub async fn dead_letters(
+        &self,
+        topic: &TopicName,
+        max: usize,
+    ) -> Result<Vec<DeadLetterView>, BackendError> {
         let page = self.0.dead_letters.browse(&DeadLetterScope::Topic(topic.clone()), None, max).await?;
         let mut views = Vec::with_capacity(page.rows.len());
         for row in page.rows {
             let place = &row.record.body;
-            let topic = self.0.storage.topic(&place.topic).filter(|topic| topic.incarnation() == place.incarnation);
+            let topic =
+                self.0.storage.topic(&place.topic).filter(|topic| topic.incarnation() == place.incarnation);
             let body = match topic.and_then(|topic| topic.partition(place.partition)) {
                 None => None,
                 Some(partition) => self.0.storage.record(&partition, place.offset).await?,

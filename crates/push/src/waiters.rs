@@ -89,7 +89,7 @@ impl Waiters {
 
     /// Wakes up to that many of those whose member may have something.
     pub fn wake(&self, most: usize, may: impl Fn(u64) -> bool) {
-        if self.len() == 0 {
+        if self.is_empty() {
             return;
         }
         let queue = self.queue.lock();

@@ -97,17 +97,26 @@ impl LocalDb {
         if let Some(missing) = pointer_is_missing(&spec.path).map_err(io)? {
             return Err(failed(
                 BackendErrorKind::Corrupt,
-                format!("it holds {missing} but no CURRENT file; restore it from a backup or wipe the folder"),
+                format!(
+                    "it holds {missing} but no CURRENT file; restore it from a backup or wipe the folder"
+                ),
             ));
         }
         let families = std::iter::once("default")
             .map(|name| Family { name, kind: FamilyKind::Rows })
             .chain(spec.families.iter().copied())
-            .map(|family| ColumnFamilyDescriptor::new(family.name, family_options(family.kind, spec, machine)));
-        let db = DB::open_cf_descriptors(&database_options(spec, machine), &spec.path, families).map_err(|error| {
-            let mapped = backend_error(error, spec.name, "opening");
-            failed(mapped.kind(), format!("{}; restore it from a backup or wipe the folder", source_text(&mapped)))
-        })?;
+            .map(|family| {
+                ColumnFamilyDescriptor::new(family.name, family_options(family.kind, spec, machine))
+            });
+        let db = DB::open_cf_descriptors(&database_options(spec, machine), &spec.path, families).map_err(
+            |error| {
+                let mapped = backend_error(error, spec.name, "opening");
+                failed(
+                    mapped.kind(),
+                    format!("{}; restore it from a backup or wipe the folder", source_text(&mapped)),
+                )
+            },
+        )?;
         let recovered = db.latest_sequence_number();
         if let Some(vouched) = vouched
             && recovered < vouched
@@ -161,9 +170,7 @@ impl LocalDb {
     /// # Errors
     /// `Corrupt` when a checksum does not hold; never an absent value in its place.
     pub fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, BackendError> {
-        self.db
-            .get_cf(self.family(family), key)
-            .map_err(|error| backend_error(error, self.name, "reading"))
+        self.db.get_cf(self.family(family), key).map_err(|error| backend_error(error, self.name, "reading"))
     }
 
     /// Calls `each` with every key and value from `from` on, in order, until it answers `false` or the
@@ -228,7 +235,8 @@ impl LocalDb {
         }
         self.db.flush_wal(true).map_err(|error| backend_error(error, self.name, "syncing"))?;
         self.marker.write(sequence).map_err(|error| {
-            BackendError::new(BackendErrorKind::Unavailable, self.name, "marking what is synced").with_source(error)
+            BackendError::new(BackendErrorKind::Unavailable, self.name, "marking what is synced")
+                .with_source(error)
         })?;
         self.marked.store(sequence, Ordering::Release);
         Ok(())
@@ -241,7 +249,10 @@ impl LocalDb {
 
     /// A numeric property of RocksDB summed over its column families, `None` when it has none of that name.
     pub fn property(&self, name: &str, families: &[&str]) -> Option<u64> {
-        families.iter().map(|family| self.db.property_int_value_cf(self.family(family), name).ok().flatten()).sum()
+        families
+            .iter()
+            .map(|family| self.db.property_int_value_cf(self.family(family), name).ok().flatten())
+            .sum()
     }
 }
 

@@ -32,13 +32,14 @@ impl Marker {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        decode(&bytes).map(Some).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the SYNCED marker is damaged"))
+        decode(&bytes)
+            .map(Some)
+            .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the SYNCED marker is damaged"))
     }
 
     /// Opens or makes the marker for writing.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
-        let file =
-            OpenOptions::new().create(true).truncate(false).write(true).open(directory.join(NAME))?;
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(directory.join(NAME))?;
         Ok(Self { file })
     }
 

@@ -3,11 +3,15 @@
 //! A thousand groups that read the same old stretch cost one read of it: reads of a partition are single
 //! flight and leave their chunk here.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
 
 use mesh_frame::Offset;
+use parking_lot::Mutex;
 
-use crate::{Cached, LogRecord};
+use crate::{Cached, LogRecord, Partition};
 
 /// How many chunks a partition keeps.
 const CHUNKS: usize = 4;
@@ -20,17 +24,55 @@ struct Chunk {
     records: Vec<Arc<LogRecord>>,
 }
 
+impl Chunk {
+    fn weight(&self) -> i64 {
+        self.records.iter().map(|record| record.weight() as i64).sum()
+    }
+}
+
+/// The cold chunks of all partitions, under one budget: when it is passed, the partitions that were warmed
+/// longest ago forget theirs.
+#[derive(Debug)]
+pub(crate) struct ColdBudget {
+    budget_bytes: i64,
+    state: Mutex<(i64, VecDeque<Weak<Partition>>)>,
+}
+
+impl ColdBudget {
+    pub(crate) fn new(budget_bytes: i64) -> Self {
+        Self { budget_bytes, state: Mutex::default() }
+    }
+
+    /// A partition's chunks grew (or shrank) by that many bytes.
+    pub(crate) fn changed(&self, partition: &Arc<Partition>, by: i64) {
+        let mut state = self.state.lock();
+        state.0 += by;
+        if by > 0 {
+            state.1.push_back(Arc::downgrade(partition));
+        }
+        while state.0 > self.budget_bytes && state.1.len() > 1 {
+            let Some(oldest) = state.1.pop_front() else { return };
+            if let Some(oldest) = oldest.upgrade() {
+                state.0 -= oldest.cold.lock().clear();
+            }
+        }
+    }
+}
+
 /// The chunks of one partition, newest last.
 #[derive(Debug, Default)]
 pub(crate) struct ColdChunks(VecDeque<Chunk>);
 
 impl ColdChunks {
-    /// Keeps what a read from `from` gave; `to` is one past the last offset it speaks for.
-    pub(crate) fn keep(&mut self, from: Offset, to: Offset, records: Vec<Arc<LogRecord>>) {
-        if self.0.len() == CHUNKS {
-            self.0.pop_front();
-        }
-        self.0.push_back(Chunk { from, to, records });
+    /// Keeps what a read from `from` gave; `to` is one past the last offset it speaks for. Gives how many
+    /// bytes that added, less what had to go.
+    pub(crate) fn keep(&mut self, from: Offset, to: Offset, records: Vec<Arc<LogRecord>>) -> i64 {
+        let gone =
+            if self.0.len() == CHUNKS { self.0.pop_front().map_or(0, |chunk| chunk.weight()) } else { 0 };
+        let chunk = Chunk { from, to, records };
+        let added = chunk.weight();
+        self.0.push_back(chunk);
+        added - gone
     }
 
     pub(crate) fn from(&self, from: Offset, most: usize, out: &mut Vec<Arc<LogRecord>>) -> Option<Cached> {
@@ -41,8 +83,9 @@ impl ColdChunks {
         Some(Cached::UpTo(rest.get(most).map_or(chunk.to, |record| record.offset())))
     }
 
-    /// Forgets everything: the partition was trimmed or removed.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+    /// Forgets everything: the partition was trimmed, or the budget of all partitions is passed. Gives how
+    /// many bytes that freed.
+    pub(crate) fn clear(&mut self) -> i64 {
+        self.0.drain(..).map(|chunk| chunk.weight()).sum()
     }
 }

@@ -8,8 +8,8 @@ use mesh_base::{BackendErrorKind, Clock, Signals, UnixMillis};
 use mesh_frame::{EventBuilder, Offset, TopicName};
 
 use crate::{
-    Append, AppendItem, Cached, LogRecord, Partition, ReadLimit, Retain, Storage, StorageLimits, StoragePlugin, Tail,
-    Topic,
+    Append, AppendItem, Cached, LogRecord, Partition, ReadLimit, Retain, Storage, StorageLimits,
+    StoragePlugin, Tail, Topic,
 };
 
 /// Opens the driver under test.
@@ -35,7 +35,8 @@ impl Rig {
         let (tail, _) = Storage::tail(tail_bytes);
         let plugin = subject.open(Clock::system(), tail.clone());
         let limits = StorageLimits { partitions: 2, topics: 1_000 };
-        let storage = Storage::new(plugin.clone(), tail, limits, None, &Signals::new()).expect("its topics are read");
+        let storage =
+            Storage::new(plugin.clone(), tail, limits, None, &Signals::new()).expect("its topics are read");
         Self { storage, plugin }
     }
 
@@ -58,7 +59,8 @@ impl Rig {
 }
 
 fn item(partition: &Arc<Partition>, id: &str) -> AppendItem {
-    let event = EventBuilder::new(id, "/conformance", "t").text("x".repeat(100).as_str()).build().expect("an event");
+    let event =
+        EventBuilder::new(id, "/conformance", "t").text("x".repeat(100).as_str()).build().expect("an event");
     AppendItem { partition: partition.clone(), event }
 }
 
@@ -182,7 +184,8 @@ pub async fn retention_drops_what_is_done_with(subject: &dyn Subject) {
     let retained = rig.storage.retain(&partition, nothing).await.expect("retained");
     assert_eq!((retained.start, retained.dropped_backlog), (Offset(0), 0));
     let late = Some(UnixMillis(u64::MAX));
-    let old = rig.storage.retain(&partition, Retain { done_before: late, ..nothing }).await.expect("retained");
+    let old =
+        rig.storage.retain(&partition, Retain { done_before: late, ..nothing }).await.expect("retained");
     assert_eq!((old.start, old.dropped_backlog), (offsets[2], 0));
     assert_eq!(partition.cached(Offset(0), 10, &mut Vec::new()), Cached::GoneTo(offsets[2]));
     assert_eq!(rig.read(&partition, 0), ["3", "4"]);
@@ -237,7 +240,8 @@ pub async fn concurrent_appends_share_no_offset(subject: &dyn Subject) {
     let rig = Arc::new(Rig::open(subject, 1 << 20));
     let topic = rig.topic().await;
     let partition = topic.partitions()[0].clone();
-    let appends: Vec<Append> = (0..500).map(|n| rig.storage.append(vec![item(&partition, &n.to_string())])).collect();
+    let appends: Vec<Append> =
+        (0..500).map(|n| rig.storage.append(vec![item(&partition, &n.to_string())])).collect();
     let mut offsets = Vec::new();
     for append in appends {
         offsets.extend(rig.storage.appended(append).await.expect("appended"));

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::{
-    Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained, StoragePlugin,
-    TopicInfo,
+    Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
+    StoragePlugin, TopicInfo,
 };
 
 /// What happens to the next operation.
@@ -94,7 +94,9 @@ impl StoragePlugin for Faulty {
         match self.reads.lock().pop_front() {
             None => self.inner.read(partition, from, limit),
             Some(Fault::Fail(kind)) => Err(Self::error(kind, "reading")),
-            Some(Fault::LoseAnswer | Fault::Hang) => Err(Self::error(BackendErrorKind::Unavailable, "reading")),
+            Some(Fault::LoseAnswer | Fault::Hang) => {
+                Err(Self::error(BackendErrorKind::Unavailable, "reading"))
+            }
         }
     }
 

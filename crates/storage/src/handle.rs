@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 
 use crate::{
     Append, AppendItem, Cached, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
-    StoragePlugin, Tail, Topic, Watermark, signals::StorageSignals,
+    StoragePlugin, Tail, Topic, Watermark, cold::ColdBudget, signals::StorageSignals,
 };
 
 /// Told of every append, by topic and number of records, from the thread that made it. Must be quick.
@@ -25,6 +25,9 @@ pub type Listener = Box<dyn Fn(&TopicName, usize) + Send + Sync>;
 
 /// One chunk read from the log holds at most this much.
 const CHUNK: ReadLimit = ReadLimit { records: 256, bytes: 512 << 10 };
+
+/// All cold chunks together hold about this much.
+const COLD_BYTES: i64 = 32 << 20;
 
 /// Bounds of the handle.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,7 @@ struct Inner {
     creating: tokio::sync::Mutex<()>,
     watermark: Option<Arc<Watermark>>,
     signals: StorageSignals,
+    cold: ColdBudget,
     corrupt: AtomicU64,
 }
 
@@ -107,6 +111,7 @@ impl Storage {
             creating: tokio::sync::Mutex::new(()),
             watermark,
             signals: StorageSignals::new(signals),
+            cold: ColdBudget::new(COLD_BYTES),
             corrupt: AtomicU64::new(0),
         })))
     }
@@ -215,15 +220,15 @@ impl Storage {
         }
         self.0.signals.cold_reads.inc();
         let wanted = partition.clone();
-        let records =
-            self.blocking("reading", move |plugin| plugin.read(&wanted, from, CHUNK)).await?;
+        let records = self.blocking("reading", move |plugin| plugin.read(&wanted, from, CHUNK)).await?;
         let reached = match records.last() {
             // The read stopped at its limit or at the end: it speaks for what it returned.
             Some(last) => Offset(last.offset().0 + 1),
             // Nothing left below the end: a stretch of offsets that were never used.
             None => partition.end(),
         };
-        partition.cold.lock().keep(from, reached, records);
+        let grew = partition.cold.lock().keep(from, reached, records);
+        self.0.cold.changed(partition, grew);
         Ok(())
     }
 
@@ -248,7 +253,11 @@ impl Storage {
     ///
     /// # Errors
     /// The driver's error.
-    pub async fn offset_at(&self, partition: &Arc<Partition>, at: UnixMillis) -> Result<Offset, BackendError> {
+    pub async fn offset_at(
+        &self,
+        partition: &Arc<Partition>,
+        at: UnixMillis,
+    ) -> Result<Offset, BackendError> {
         let wanted = partition.clone();
         self.blocking("looking up a time", move |plugin| plugin.offset_at(&wanted, at)).await
     }
@@ -263,7 +272,8 @@ impl Storage {
             self.blocking("dropping old records", move |plugin| plugin.retain(&wanted, &retain)).await?;
         if retained.start > partition.start() {
             partition.raise_start(retained.start);
-            partition.cold.lock().clear();
+            let freed = partition.cold.lock().clear();
+            self.0.cold.changed(partition, -freed);
         }
         self.0.signals.dropped_backlog.inc_by(retained.dropped_backlog);
         Ok(retained)

@@ -16,8 +16,8 @@ use mesh_frame::{Offset, Record, TopicName};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Append, AppendItem, Appended, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount, PartitionInfo,
-    ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo, signals::StorageSignals,
+    Append, AppendItem, Appended, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount,
+    PartitionInfo, ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo, signals::StorageSignals,
 };
 
 /// The bound a new in-memory log has: 256 MiB.
@@ -33,6 +33,13 @@ pub struct Memory {
     dropped: Counter,
     catalog: Mutex<Catalog>,
     logs: RwLock<Vec<Arc<Mutex<Log>>>>,
+}
+
+/// What an append added to one partition.
+#[derive(Default)]
+struct Fresh {
+    partition: Option<Arc<Partition>>,
+    records: Vec<Arc<LogRecord>>,
 }
 
 #[derive(Debug, Default)]
@@ -83,8 +90,7 @@ impl Memory {
         keys.dedup();
         let logs = keys.iter().map(|key| self.log(*key)).collect::<Result<Vec<_>, _>>()?;
         let mut guards: Vec<_> = logs.iter().map(|log| log.lock()).collect();
-        let mut fresh: Vec<(Option<Arc<Partition>>, Vec<Arc<LogRecord>>)> = Vec::new();
-        fresh.resize_with(keys.len(), || (None, Vec::new()));
+        let mut fresh: Vec<Fresh> = keys.iter().map(|_| Fresh::default()).collect();
         let mut offsets = Vec::with_capacity(items.len());
         let now = self.clock.now().0;
         for AppendItem { partition, event } in items {
@@ -99,11 +105,11 @@ impl Memory {
             log.bytes += weight;
             self.bytes.fetch_add(weight, Ordering::AcqRel);
             log.records.push_back(record.clone());
-            fresh[place].0 = Some(partition);
-            fresh[place].1.push(record);
+            fresh[place].partition = Some(partition);
+            fresh[place].records.push(record);
         }
         // Still under the locks: the tail takes records in the order of their offsets.
-        for (partition, records) in fresh {
+        for Fresh { partition, records } in fresh {
             if let Some(partition) = partition {
                 self.tail.appended(&partition, records);
             }

@@ -18,8 +18,10 @@ impl StorageSignals {
             errors: signals.counters("storage_errors", "Failed operations of the log by kind of failure"),
             dropped_backlog: signals
                 .counter("storage_dropped_backlog", "Offsets dropped before every group was done with them"),
-            dropped_memory: signals
-                .counter("storage_memory_dropped", "Records the in-memory log dropped to stay within its bound"),
+            dropped_memory: signals.counter(
+                "storage_memory_dropped",
+                "Records the in-memory log dropped to stay within its bound",
+            ),
         }
     }
 }

@@ -64,12 +64,15 @@ impl Ring {
     }
 }
 
+/// Told of every append to a partition, with the number of records.
+type Announce = Box<dyn Fn(&Partition, usize) + Send + Sync>;
+
 /// The tail cache of all partitions, and where drivers announce what they appended.
 pub struct Tail {
     budget_bytes: u64,
     bytes: AtomicU64,
     order: Mutex<VecDeque<(Arc<Partition>, u32)>>,
-    announce: Box<dyn Fn(&Partition, usize) + Send + Sync>,
+    announce: Announce,
 }
 
 impl std::fmt::Debug for Tail {

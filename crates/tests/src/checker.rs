@@ -76,7 +76,9 @@ impl Violation {
             Fact::PublishSent { event: of, .. }
             | Fact::Published { event: of, .. }
             | Fact::Delivered { event: of, .. } => of == event,
-            Fact::AckSent { delivery } | Fact::AckAnswered { delivery, .. } => deliveries.contains(delivery.as_str()),
+            Fact::AckSent { delivery } | Fact::AckAnswered { delivery, .. } => {
+                deliveries.contains(delivery.as_str())
+            }
             Fact::Browsed { rows, .. } => rows.iter().any(|row| row.event == event),
             Fact::Subscribed { .. } | Fact::Cursor { .. } => false,
             Fact::Note(_) => true,

@@ -8,10 +8,7 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use crate::{
-    Delivery, Http, Reply, Subscribe, TOKEN,
-    http::PATIENCE,
-};
+use crate::{Delivery, Http, Reply, Subscribe, TOKEN, http::PATIENCE};
 
 /// The media type of one event.
 const EVENT: &str = "application/cloudevents+json";
@@ -68,7 +65,12 @@ impl Client {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn publish_bytes(&self, topic: &str, content_type: &str, body: impl Into<Bytes>) -> Result<Reply> {
+    pub async fn publish_bytes(
+        &self,
+        topic: &str,
+        content_type: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Reply> {
         let path = format!("/events/publish?topic={}", encode(topic));
         self.call("POST", &path, &[("content-type", content_type)], body, PATIENCE).await
     }
@@ -280,7 +282,9 @@ impl Client {
 fn encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte))
+            }
             other => write!(encoded, "%{other:02X}").expect("a string takes everything"),
         }
         encoded

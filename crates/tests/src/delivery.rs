@@ -51,7 +51,8 @@ impl Delivery {
 
     /// One attribute of the event with exactly the bytes it came in.
     pub fn raw(&self, attribute: &str) -> Option<String> {
-        let members: std::collections::BTreeMap<String, Box<RawValue>> = serde_json::from_str(self.event.get()).ok()?;
+        let members: std::collections::BTreeMap<String, Box<RawValue>> =
+            serde_json::from_str(self.event.get()).ok()?;
         members.get(attribute).map(|value| value.get().to_owned())
     }
 }

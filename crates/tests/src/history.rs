@@ -159,7 +159,8 @@ impl History {
         let facts = self.facts();
         let violations = crate::check(&facts);
         if !violations.is_empty() {
-            let shown: Vec<String> = violations.iter().take(8).map(|violation| violation.explain(&facts)).collect();
+            let shown: Vec<String> =
+                violations.iter().take(8).map(|violation| violation.explain(&facts)).collect();
             panic!("{about}: {} violations in {} facts\n{}", violations.len(), facts.len(), shown.join("\n"));
         }
     }

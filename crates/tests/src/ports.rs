@@ -21,7 +21,8 @@ pub fn free_port() -> u16 {
     let start = std::process::id().wrapping_mul(211);
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = u16::try_from(LOWEST + start.wrapping_add(step) % COUNT).expect("the range ends below 65,536");
+        let port =
+            u16::try_from(LOWEST + start.wrapping_add(step) % COUNT).expect("the range ends below 65,536");
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
         }

@@ -140,7 +140,12 @@ impl Recorder {
             };
             results.iter().map(answer).collect()
         };
-        anyhow::ensure!(answers.len() == deliveries.len(), "{} results for {}", answers.len(), deliveries.len());
+        anyhow::ensure!(
+            answers.len() == deliveries.len(),
+            "{} results for {}",
+            answers.len(),
+            deliveries.len()
+        );
         for ((id, sent), answer) in deliveries.iter().zip(sent).zip(&answers) {
             self.history.record(Fact::AckAnswered { sent, delivery: id.clone(), answer: *answer });
         }
@@ -191,8 +196,12 @@ impl Recorder {
         while quiet < 3 {
             let mut came = 0;
             for client in clients {
-                let ids: Vec<String> =
-                    self.poll(client, 1_000, 100).await?.into_iter().map(|delivery| delivery.delivery_id).collect();
+                let ids: Vec<String> = self
+                    .poll(client, 1_000, 100)
+                    .await?
+                    .into_iter()
+                    .map(|delivery| delivery.delivery_id)
+                    .collect();
                 came += ids.len();
                 if !ids.is_empty() {
                     self.ack_many(&ids).await?;

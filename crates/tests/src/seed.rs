@@ -14,7 +14,9 @@ impl Seed {
     /// When the variable is set and is no number.
     pub fn from_environment(name: &str) -> Self {
         let seed = match std::env::var(name) {
-            Ok(text) => text.trim().parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")),
+            Ok(text) => {
+                text.trim().parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}"))
+            }
             Err(_) => rand::random(),
         };
         println!("replay with {name}={seed}");

@@ -178,7 +178,9 @@ impl Server {
 
     /// Everything that all starts so far have printed.
     pub fn log(&self) -> String {
-        std::fs::read(self.log_path()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+        std::fs::read(self.log_path())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
     }
 
     /// The last lines of the log.
@@ -237,7 +239,11 @@ impl Server {
     pub async fn stop(&mut self) -> Result<()> {
         self.terminate()?;
         let status = self.wait_exit(Duration::from_secs(20)).await?;
-        anyhow::ensure!(status.code() == Some(0), "a planned stop ended with {status}:\n{}", self.log_end(30));
+        anyhow::ensure!(
+            status.code() == Some(0),
+            "a planned stop ended with {status}:\n{}",
+            self.log_end(30)
+        );
         Ok(())
     }
 }

@@ -73,7 +73,8 @@ impl Lane {
 
     /// Stages the progress that no hand-out carries: what filters dropped. At most once a second.
     pub fn progress(&mut self) -> Option<(PositionBatch, Offset)> {
-        let volatile = self.entries.range(self.next..).find(|(_, entry)| !entry.durable).map(|(offset, _)| *offset);
+        let volatile =
+            self.entries.range(self.next..).find(|(_, entry)| !entry.durable).map(|(offset, _)| *offset);
         let target = volatile.unwrap_or(self.scan);
         (target > self.next).then(|| {
             let mut batch = PositionBatch::new();
@@ -116,7 +117,8 @@ impl Take<'_> {
 
     fn left_to_another(&mut self, lane: &Lane, key: Option<u64>) -> bool {
         let last = key.and_then(|key| lane.keys.last_member(key));
-        let Some(last) = last.filter(|last| *last != self.demand.member && (self.judge.has_demand)(*last)) else {
+        let Some(last) = last.filter(|last| *last != self.demand.member && (self.judge.has_demand)(*last))
+        else {
             return false;
         };
         if !self.taken.left_to.contains(&last) {
@@ -234,7 +236,8 @@ impl Take<'_> {
             Verdict::Deliver => {
                 let key = record.record().event.partition_key().map(key_hash);
                 let waits = key.is_some_and(|key| !lane.keys.admits_new(key, self.demand.member))
-                    || (key.is_none_or(|key| !lane.keys.is_outstanding(key)) && self.left_to_another(lane, key));
+                    || (key.is_none_or(|key| !lane.keys.is_outstanding(key))
+                        && self.left_to_another(lane, key));
                 let row = Row {
                     state: RowState::Waiting,
                     by_stream: false,
@@ -248,7 +251,8 @@ impl Take<'_> {
                     member: 0,
                     epoch: self.terms.epoch,
                 };
-                lane.entries.insert(offset, Entry { row, phase: Phase::Waiting, durable: false, timer: None });
+                lane.entries
+                    .insert(offset, Entry { row, phase: Phase::Waiting, durable: false, timer: None });
                 if waits {
                     lane.wait(offset, UnixMillis(0), self.now);
                 } else {

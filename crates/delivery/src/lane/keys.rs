@@ -118,7 +118,10 @@ impl Keys {
 
     /// What is with a member and lies behind an event of the key.
     pub(super) fn flying_behind(&self, key: u64, offset: u64) -> Vec<u64> {
-        self.outstanding.get(&key).map(|state| state.flying.range(offset + 1..).copied().collect()).unwrap_or_default()
+        self.outstanding
+            .get(&key)
+            .map(|state| state.flying.range(offset + 1..).copied().collect())
+            .unwrap_or_default()
     }
 
     pub(super) fn take_placed(&mut self, key: u64) -> Option<(u64, Option<Member>)> {

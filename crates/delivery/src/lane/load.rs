@@ -3,7 +3,10 @@
 //! The log is not read. A delivery handed out by poll keeps its lock; one written to a stream is due at
 //! once the first time, with backoff afterwards. Times in rows are clamped to twelve hours from now.
 
-use std::{collections::{BTreeMap, BTreeSet, HashMap}, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
 
 use mesh_base::UnixMillis;
 use mesh_frame::Offset;
@@ -57,12 +60,15 @@ impl Lane {
                 self.entries.insert(offset, entry);
                 self.wait(offset, row.at, now);
             }
-            RowState::InFlight if row.by_stream && terms.max_attempts > 0 && row.attempt >= terms.max_attempts => {
+            RowState::InFlight
+                if row.by_stream && terms.max_attempts > 0 && row.attempt >= terms.max_attempts =>
+            {
                 self.entries.insert(offset, entry);
                 self.condemn(offset, EndReason::AttemptsExhausted, now, &mut PositionBatch::new());
             }
             RowState::InFlight if row.by_stream => {
-                let due = if row.attempt <= 1 { now } else { now.plus(terms.backoff.random_delay(row.attempt)) };
+                let due =
+                    if row.attempt <= 1 { now } else { now.plus(terms.backoff.random_delay(row.attempt)) };
                 self.entries.insert(offset, entry);
                 self.wait(offset, due, now);
             }

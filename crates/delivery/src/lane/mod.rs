@@ -18,7 +18,6 @@ mod timers;
 #[cfg(test)]
 mod model;
 
-
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,

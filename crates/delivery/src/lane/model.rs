@@ -239,7 +239,10 @@ impl Model {
     /// A member is told of a delivery: the promises to it.
     fn received(&mut self, member: u64, hand_out: &HandOut) {
         let offset = hand_out.record.offset().0;
-        self.note(format_args!("member {member} got {offset} attempt {} serial {}", hand_out.attempt, hand_out.serial));
+        self.note(format_args!(
+            "member {member} got {offset} attempt {} serial {}",
+            hand_out.attempt, hand_out.serial
+        ));
         assert!(!self.ends.contains_key(&offset), "event {offset} came again after it ended");
         let least = self.attempts.get(&offset).copied().unwrap_or(0);
         assert!(hand_out.attempt >= least, "attempts of {offset} went from {least} to {}", hand_out.attempt);
@@ -254,7 +257,8 @@ impl Model {
                     .as_ref()
                     .is_some_and(|record| record.record().event.attribute("subject").is_none());
                 // Acknowledged, though not yet durably: done as far as its member is concerned.
-                let ending = self.lane.entries.get(&earlier).is_some_and(|entry| entry.phase == Phase::Ending);
+                let ending =
+                    self.lane.entries.get(&earlier).is_some_and(|entry| entry.phase == Phase::Ending);
                 if same && wanted && !ending && earlier >= self.start && !self.ends.contains_key(&earlier) {
                     assert_eq!(
                         self.with.get(&earlier),
@@ -461,11 +465,16 @@ impl Model {
             self.bury();
             for Known { offset, serial, .. } in std::mem::take(&mut self.known) {
                 let mut batch = PositionBatch::new();
-                if self.lane.ack(Offset(offset), serial, self.now, &mut self.windows, &mut batch) == Settled::Staged {
+                if self.lane.ack(Offset(offset), serial, self.now, &mut self.windows, &mut batch)
+                    == Settled::Staged
+                {
                     self.hand_in(batch, Then::Acked { offset });
                 }
             }
-            if self.queue.is_empty() && self.lane.outstanding() == 0 && self.lane.scan == self.log.len() as u64 {
+            if self.queue.is_empty()
+                && self.lane.outstanding() == 0
+                && self.lane.scan == self.log.len() as u64
+            {
                 break;
             }
         }

@@ -178,7 +178,8 @@ impl Lane {
 
     /// A dead letter is stored: its row ends. After the commit: [`Lane::ended`].
     pub fn bury(&mut self, offset: Offset, now: UnixMillis, batch: &mut PositionBatch) -> bool {
-        let condemned = self.entries.get(&offset.0).is_some_and(|entry| matches!(entry.phase, Phase::Condemned(_)));
+        let condemned =
+            self.entries.get(&offset.0).is_some_and(|entry| matches!(entry.phase, Phase::Condemned(_)));
         if condemned {
             batch.delete_row(self.key, offset);
             self.condemned.remove(&offset.0);

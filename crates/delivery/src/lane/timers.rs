@@ -65,7 +65,13 @@ impl Lane {
     }
 
     /// Makes an entry a dead letter to be.
-    pub(super) fn condemn(&mut self, offset: u64, reason: EndReason, now: UnixMillis, batch: &mut PositionBatch) {
+    pub(super) fn condemn(
+        &mut self,
+        offset: u64,
+        reason: EndReason,
+        now: UnixMillis,
+        batch: &mut PositionBatch,
+    ) {
         self.set_timer(offset, None);
         let Some(entry) = self.entries.get_mut(&offset) else { return };
         entry.phase = Phase::Condemned(reason);
@@ -100,7 +106,9 @@ impl Lane {
         windows: &mut Windows,
         batch: &mut PositionBatch,
     ) -> bool {
-        let Some(entry) = self.entries.get_mut(&offset).filter(|entry| entry.in_window()) else { return false };
+        let Some(entry) = self.entries.get_mut(&offset).filter(|entry| entry.in_window()) else {
+            return false;
+        };
         windows.remove(Member(entry.row.member));
         entry.row.attempt = entry.row.attempt.saturating_sub(1);
         entry.row.void_below = entry.row.serial + 1;

@@ -29,7 +29,10 @@ async fn an_event_that_used_up_its_attempts_becomes_one_dead_letter_with_its_sto
     let letters = letters(&rig).await;
     assert_eq!(letters.len(), 1);
     let letter = &letters[0].letter;
-    assert_eq!((letter.event_id.as_str(), letter.attempts, letter.reason.as_str()), ("1", 2, "attempts_exhausted"));
+    assert_eq!(
+        (letter.event_id.as_str(), letter.attempts, letter.reason.as_str()),
+        ("1", 2, "attempts_exhausted")
+    );
     let body = &letters[0].body.as_ref().expect("a body").record().event;
     assert_eq!(body.id(), "1");
     assert_eq!(body.attribute("emdlgroup"), Some("default"));
@@ -64,7 +67,11 @@ async fn while_the_log_refuses_the_body_the_event_stays_pending_and_then_dies_on
     let rig = Rig::new().await;
     rig.subscribe("c", Mode::LoadBalance, quick()).await;
     rig.publish(event("1", None)).await;
-    rig.log.fail_appends([Fault::Fail(BackendErrorKind::Full), Fault::LoseAnswer, Fault::Fail(BackendErrorKind::Unavailable)]);
+    rig.log.fail_appends([
+        Fault::Fail(BackendErrorKind::Full),
+        Fault::LoseAnswer,
+        Fault::Fail(BackendErrorKind::Unavailable),
+    ]);
     for _ in 0..2 {
         assert_eq!(rig.poll("c", 1, 5_000).await.len(), 1);
     }

@@ -72,8 +72,10 @@ async fn a_cancelled_poll_takes_nothing_and_passes_its_wake_up_on() {
     let rig = Rig::new().await;
     rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
     for round in 0..20 {
-        let cancelled = tokio::time::timeout(Duration::from_micros(500 * u64::from(round)), rig.poll("c", 10, 5_000));
-        let (cancelled, waiting, ()) = tokio::join!(cancelled, rig.poll("c", 10, 300), rig.publish_ids(round..round + 1));
+        let cancelled =
+            tokio::time::timeout(Duration::from_micros(500 * u64::from(round)), rig.poll("c", 10, 5_000));
+        let (cancelled, waiting, ()) =
+            tokio::join!(cancelled, rig.poll("c", 10, 300), rig.publish_ids(round..round + 1));
         let given = cancelled.unwrap_or_default();
         assert_eq!(given.len() + waiting.len(), 1, "round {round}");
         for got in given.iter().chain(&waiting) {
@@ -140,7 +142,8 @@ async fn expired_events_hold_nobody_up_and_leave_nothing_pending() {
     let rig = Rig::new().await;
     rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
     for id in 0..50 {
-        let short = EventBuilder::new(&id.to_string(), "/t", "t").attribute("emttl", "1").build().expect("an event");
+        let short =
+            EventBuilder::new(&id.to_string(), "/t", "t").attribute("emttl", "1").build().expect("an event");
         rig.publish(short).await;
     }
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -165,8 +168,10 @@ async fn what_filters_drop_moves_the_durable_cursor_within_a_second() {
     rig.subscribe("c", Mode::Multicast, asked).await;
     rig.publish_ids(0..20).await;
     assert_eq!(rig.poll("c", 10, 0).await.len(), 0);
-    rig.until("progress without a hand-out", || rig.dispatcher.positions(&crate::rig::topic())[0].floor.0 == 20)
-        .await;
+    rig.until("progress without a hand-out", || {
+        rig.dispatcher.positions(&crate::rig::topic())[0].floor.0 == 20
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,7 +212,8 @@ async fn a_failed_read_of_the_log_skips_nothing() {
     // More than the tail cache holds.
     let data = "x".repeat(64 << 10);
     for id in 0..100 {
-        let large = EventBuilder::new(&id.to_string(), "/t", "t").text(data.as_str()).build().expect("an event");
+        let large =
+            EventBuilder::new(&id.to_string(), "/t", "t").text(data.as_str()).build().expect("an event");
         rig.publish(large).await;
     }
     rig.log.fail_reads([mesh_storage::faulty::Fault::Fail(mesh_base::BackendErrorKind::Unavailable)]);

@@ -33,7 +33,10 @@ async fn subscribing_again_changes_nothing_and_a_conflict_is_named() {
     rig.subscribe("b", Mode::LoadBalance, AskedSettings::default()).await;
     let other = AskedSettings { ack_timeout_ms: Some(5_000), ..AskedSettings::default() };
     let conflict = rig.try_subscribe("b", Mode::LoadBalance, None, other.clone()).await;
-    assert!(matches!(conflict, Err(SubscribeError::GroupConflict { setting: "ackTimeoutMs" })), "{conflict:?}");
+    assert!(
+        matches!(conflict, Err(SubscribeError::GroupConflict { setting: "ackTimeoutMs" })),
+        "{conflict:?}"
+    );
     assert!(rig.groups.unsubscribe(&tenant(), &client("b"), None, None, false).await.expect("left"));
     rig.try_subscribe("a", Mode::LoadBalance, None, other).await.expect("a sole member may change it");
     rig.publish_ids(0..1).await;
@@ -51,8 +54,15 @@ async fn a_member_that_leaves_gives_its_deliveries_back_at_once_and_the_group_st
     rig.subscribe("b", Mode::LoadBalance, AskedSettings::default()).await;
     rig.publish_ids(0..2).await;
     let with_a = rig.poll("a", 2, 1_000).await;
-    assert!(rig.groups.unsubscribe(&tenant(), &client("a"), Some(&topic()), None, false).await.expect("left"));
-    assert!(!rig.groups.unsubscribe(&tenant(), &client("a"), Some(&topic()), None, false).await.expect("was gone"));
+    assert!(
+        rig.groups.unsubscribe(&tenant(), &client("a"), Some(&topic()), None, false).await.expect("left")
+    );
+    assert!(
+        !rig.groups
+            .unsubscribe(&tenant(), &client("a"), Some(&topic()), None, false)
+            .await
+            .expect("was gone")
+    );
     let with_b = rig.poll("b", 2, 1_000).await;
     assert_eq!(with_b.iter().map(|got| got.attempt).collect::<Vec<_>>(), [2, 2]);
     assert_eq!(rig.ack(&[&with_a[0]]).await, [AckOutcome::Acked], "its ids still ack");

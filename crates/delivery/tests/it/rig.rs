@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
     Answer, AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, Mode,
-    ReliableDispatcher, StartAt, Subscribe, Subscribed, SubscribeError,
+    ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
 };
 use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
 use mesh_meta::{MetaStore, faulty::FaultyMeta, memory::MemoryMeta};
@@ -131,7 +131,10 @@ impl Rig {
             Some(key) => topic.partition_of_key(key),
             None => topic.next_partition(),
         };
-        self.storage.appended(self.storage.append(vec![AppendItem { partition, event }])).await.expect("stored");
+        self.storage
+            .appended(self.storage.append(vec![AppendItem { partition, event }]))
+            .await
+            .expect("stored");
     }
 
     pub(crate) async fn publish_ids(&self, ids: std::ops::Range<u32>) {

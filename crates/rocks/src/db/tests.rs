@@ -68,7 +68,10 @@ fn a_damaged_log_that_lost_synced_writes_is_refused_and_left_as_it_is() {
     bytes[middle] ^= 0xff;
     fs::write(&log, &bytes).expect("damaged");
     let text = error_of(folder.path());
-    assert!(text.contains(&format!("failed to open RocksDB offset store at {}", folder.path().display())), "{text}");
+    assert!(
+        text.contains(&format!("failed to open RocksDB offset store at {}", folder.path().display())),
+        "{text}"
+    );
     assert!(text.contains("100 writes were synced"), "{text}");
 }
 

@@ -14,7 +14,11 @@ use mesh_base::{Clock, Tasks};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::{Span, process::{Usage, Used}, raw::Connection};
+use super::{
+    Span,
+    process::{Usage, Used},
+    raw::Connection,
+};
 
 /// A consuming load.
 #[derive(Clone, Debug, Args)]

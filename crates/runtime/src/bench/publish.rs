@@ -14,7 +14,11 @@ use mesh_base::{Clock, Tasks};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::{Span, process::{Usage, Used}, raw::Connection};
+use super::{
+    Span,
+    process::{Usage, Used},
+    raw::Connection,
+};
 
 /// A publishing load.
 #[derive(Clone, Debug, Args)]
@@ -178,7 +182,8 @@ impl Client {
         let clock = self.shared.clock;
         // Open loop: the connections start spread over one interval, and a late event is measured from when
         // it should have been sent.
-        let mut due = clock.elapsed() + self.pace.unwrap_or_default().mul_f64(self.number as f64 % 64.0 / 64.0);
+        let mut due =
+            clock.elapsed() + self.pace.unwrap_or_default().mul_f64(self.number as f64 % 64.0 / 64.0);
         for number in 0.. {
             if self.shared.stop.load(Ordering::Relaxed) {
                 break;

@@ -22,7 +22,8 @@ pub(super) struct Answer<'a> {
 impl Connection {
     /// Connects to `host:port`.
     pub(super) async fn open(address: &str) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
+        let stream =
+            TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: vec![0; 16 << 10], filled: 0 })
     }

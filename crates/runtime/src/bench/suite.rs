@@ -1,11 +1,6 @@
 //! Suites: every server a child process, rounds in turns, medians and ratios.
 
-use std::{
-    net::TcpListener,
-    path::PathBuf,
-    process::Stdio,
-    time::Duration,
-};
+use std::{net::TcpListener, path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -180,7 +175,9 @@ impl Subject {
 }
 
 async fn ready(admin: u16) -> bool {
-    let Ok(mut connection) = super::raw::Connection::open(&format!("127.0.0.1:{admin}")).await else { return false };
+    let Ok(mut connection) = super::raw::Connection::open(&format!("127.0.0.1:{admin}")).await else {
+        return false;
+    };
     let request = b"GET /admin/ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
     connection.exchange(request).await.is_ok_and(|answer| answer.status == 200)
 }
@@ -203,7 +200,8 @@ pub(super) async fn publish(options: SuiteOptions) -> anyhow::Result<PublishRepo
         lone.push(embedded.publish(1, options.span).await?);
         syncs.push(tokio::task::spawn_blocking(device_sync_p50_us).await??);
     }
-    let (bare64, memory64, bare128, embedded128) = (figures(&b64), figures(&m64), figures(&b128), figures(&e128));
+    let (bare64, memory64, bare128, embedded128) =
+        (figures(&b64), figures(&m64), figures(&b128), figures(&e128));
     Ok(PublishReport {
         rounds: options.rounds,
         memory_to_bare: memory64.rate / bare64.rate,

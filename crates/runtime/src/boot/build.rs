@@ -6,15 +6,17 @@ use anyhow::Context as _;
 use mesh_admin::{AdminState, AdminToken, Health, HealthReport};
 use mesh_base::{Clock, Signals, Stop};
 use mesh_delivery::{
-    DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher, RetentionRules,
+    DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
+    RetentionRules,
 };
 use mesh_frame::Limits;
 use mesh_gate::SecurityGate;
 use mesh_ingress::{
-    intake::{Intake, IntakeSettings, IntakeSignals},
     http::{
-        BodyLimits, HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Patience, Readiness,
+        BodyLimits, HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Patience,
+        Readiness,
     },
+    intake::{Intake, IntakeSettings, IntakeSignals},
 };
 use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
@@ -23,7 +25,8 @@ use mesh_state::{
     shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
 };
 use mesh_storage::{
-    Announcements, Embedded, EmbeddedSettings, Memory, Storage, StorageLimits, StoragePlugin, SyncPolicy, Watermark,
+    Announcements, Embedded, EmbeddedSettings, Memory, Storage, StorageLimits, StoragePlugin, SyncPolicy,
+    Watermark,
 };
 
 use super::data_dir::DataDir;
@@ -239,15 +242,20 @@ fn open_log(
             (Arc::new(Memory::new(clock, tail.clone(), signals)), None)
         }
         StorageBackend::Embedded => {
-            let watermark =
-                Arc::new(Watermark::new(settings.storage.data_dir.clone(), settings.storage.low_watermark_bytes));
+            let watermark = Arc::new(Watermark::new(
+                settings.storage.data_dir.clone(),
+                settings.storage.low_watermark_bytes,
+            ));
             let sync = match settings.storage.sync {
                 SyncMode::Always => SyncPolicy::Always,
                 SyncMode::Interval => SyncPolicy::Interval,
                 SyncMode::Never => SyncPolicy::Never,
             };
             if sync != SyncPolicy::Always {
-                tracing::warn!(?sync, "publishes are acknowledged before they are on the disk: power loss takes some");
+                tracing::warn!(
+                    ?sync,
+                    "publishes are acknowledged before they are on the disk: power loss takes some"
+                );
             }
             let embedded = EmbeddedSettings { path, sync, write_buffer_bytes: LOG_WRITE_BUFFER };
             let log = Embedded::open(&embedded, machine, clock, tail.clone(), watermark.clone())

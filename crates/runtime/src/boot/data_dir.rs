@@ -24,7 +24,8 @@ impl DataDir {
     /// # Errors
     /// Another process has it; it was written by a newer release; it cannot be written.
     pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(path).with_context(|| format!("cannot make the data directory {}", path.display()))?;
+        fs::create_dir_all(path)
+            .with_context(|| format!("cannot make the data directory {}", path.display()))?;
         let file = path.join("LOCK");
         let lock = OpenOptions::new()
             .create(true)
@@ -75,7 +76,8 @@ impl DataDir {
         }
         let file = self.path.join("INSTANCE");
         if let Some(kept) = read(&file)? {
-            return InstanceId::new(kept.trim()).with_context(|| format!("{} holds no instance id", file.display()));
+            return InstanceId::new(kept.trim())
+                .with_context(|| format!("{} holds no instance id", file.display()));
         }
         let id = format!("em-{}", uuid::Uuid::new_v4().simple());
         write(&file, &format!("{id}\n"))?;

@@ -92,7 +92,10 @@ fn watch_signals(stopping: &Stop) -> anyhow::Result<()> {
             }
             if last {
                 tracing::warn!("a second signal: ending at once");
-                #[expect(clippy::disallowed_methods, reason = "the composition root ends the process when told twice")]
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "the composition root ends the process when told twice"
+                )]
                 std::process::exit(1);
             }
             stopping.signal();

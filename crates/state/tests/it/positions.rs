@@ -6,8 +6,8 @@ use mesh_base::{Signals, UnixMillis};
 use mesh_frame::{Epoch, Incarnation, Offset, PartitionId};
 use mesh_rocks::{Durability, Machine};
 use mesh_state::positions::{
-    CommitError, Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, Positions, PositionsSettings, Row,
-    RowState,
+    CommitError, Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, Positions,
+    PositionsSettings, Row, RowState,
 };
 
 fn open(path: &Path) -> Positions {

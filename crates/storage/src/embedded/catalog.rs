@@ -27,11 +27,13 @@ pub(super) fn check_format(db: &LocalDb) -> Result<(), BackendError> {
             db.write(batch, Durability::Synced)
         }
         Some(bytes) if bytes == keys::FORMAT_VERSION.to_be_bytes() => Ok(()),
-        Some(bytes) => Err(BackendError::new(BackendErrorKind::Refused, NAME, "opening").with_source(format!(
-            "the log at {} has format {bytes:?}, this release reads {}",
-            db.path().display(),
-            keys::FORMAT_VERSION
-        ))),
+        Some(bytes) => {
+            Err(BackendError::new(BackendErrorKind::Refused, NAME, "opening").with_source(format!(
+                "the log at {} has format {bytes:?}, this release reads {}",
+                db.path().display(),
+                keys::FORMAT_VERSION
+            )))
+        }
     }
 }
 
@@ -54,8 +56,11 @@ fn read(db: &LocalDb, key: &[u8], value: &[u8]) -> Result<TopicInfo, BackendErro
     if stored.v != 1 {
         return Err(Embedded::corrupt(format!("the record of topic {name} has version {}", stored.v)));
     }
-    let partitions =
-        stored.partitions.into_iter().map(|key| partition(db, key)).collect::<Result<Vec<_>, BackendError>>()?;
+    let partitions = stored
+        .partitions
+        .into_iter()
+        .map(|key| partition(db, key))
+        .collect::<Result<Vec<_>, BackendError>>()?;
     Ok(TopicInfo { name, incarnation: Incarnation(stored.incarnation), partitions })
 }
 

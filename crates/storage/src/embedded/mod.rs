@@ -10,11 +10,7 @@ mod keys;
 mod read;
 mod writer;
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use mesh_base::{BackendError, BackendErrorKind, Clock, UnixMillis};
 use mesh_frame::{Incarnation, Offset, TopicName};
@@ -22,8 +18,8 @@ use mesh_rocks::{Durability, Family, FamilyKind, LocalDb, Machine, Spec, Syncer}
 use parking_lot::Mutex;
 
 use crate::{
-    Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount, ReadLimit, Retain, Retained,
-    StoragePlugin, Tail, TopicInfo, Watermark,
+    Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount, ReadLimit, Retain,
+    Retained, StoragePlugin, Tail, TopicInfo, Watermark,
 };
 
 pub(crate) const NAME: &str = "embedded log";
@@ -96,7 +92,13 @@ impl Embedded {
             SyncPolicy::Never => Duration::from_secs(365 * 86_400),
         };
         let syncer = Syncer::spawn(db.clone(), period, move || watermark.look());
-        Ok(Self { db, writer, catalog: Mutex::new(()), syncer: Mutex::new(Some(syncer)), sync: settings.sync })
+        Ok(Self {
+            db,
+            writer,
+            catalog: Mutex::new(()),
+            syncer: Mutex::new(Some(syncer)),
+            sync: settings.sync,
+        })
     }
 
     fn corrupt(what: impl Into<String>) -> BackendError {
@@ -111,7 +113,8 @@ impl Embedded {
 pub(crate) fn new_incarnation() -> Result<Incarnation, BackendError> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| {
-        BackendError::new(BackendErrorKind::Unavailable, NAME, "drawing a random number").with_source(error.to_string())
+        BackendError::new(BackendErrorKind::Unavailable, NAME, "drawing a random number")
+            .with_source(error.to_string())
     })?;
     Ok(Incarnation(u64::from_be_bytes(bytes)))
 }

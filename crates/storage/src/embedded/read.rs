@@ -34,7 +34,8 @@ impl StoredRecord<'_> {
 
     /// The bytes of the partition up to and with this record.
     fn cumulative(&self) -> Result<u64, BackendError> {
-        keys::number(&self.value).ok_or_else(|| Embedded::corrupt(format!("record at offset {} is cut", self.offset)))
+        keys::number(&self.value)
+            .ok_or_else(|| Embedded::corrupt(format!("record at offset {} is cut", self.offset)))
     }
 }
 

@@ -4,11 +4,7 @@
 //! appends that arrive during the sync are the next batch. Nothing waits for company: a lone append is
 //! written at once.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    thread::JoinHandle,
-};
+use std::{collections::HashMap, sync::Arc, thread::JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use mesh_base::{BackendError, BackendErrorKind, Clock, Tasks};
@@ -73,7 +69,10 @@ impl Writer {
 
     /// Blocks until the writer has forgotten partitions that were removed.
     pub(super) fn forget(&self, partitions: &[PartitionInfo]) -> Result<(), BackendError> {
-        self.ask(|done| Job::Forget { keys: partitions.iter().map(|partition| partition.key).collect(), done })
+        self.ask(|done| Job::Forget {
+            keys: partitions.iter().map(|partition| partition.key).collect(),
+            done,
+        })
     }
 
     /// Blocks until the next append to that partition gets at least this offset.

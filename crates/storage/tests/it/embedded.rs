@@ -41,8 +41,12 @@ fn damage(folder: &Path, ending: &str, needle: &[u8]) -> usize {
             continue;
         }
         let mut bytes = fs::read(&path).expect("read");
-        let found: Vec<usize> =
-            bytes.windows(needle.len()).enumerate().filter(|(_, window)| *window == needle).map(|(at, _)| at).collect();
+        let found: Vec<usize> = bytes
+            .windows(needle.len())
+            .enumerate()
+            .filter(|(_, window)| *window == needle)
+            .map(|(at, _)| at)
+            .collect();
         for at in found {
             bytes[at] ^= 0xff;
             places += 1;
@@ -80,7 +84,8 @@ async fn a_damaged_record_is_reported_and_what_is_before_it_is_read() {
     let topic = rig.topic().await;
     let partition = topic.partitions()[0].clone();
     // More than a memtable, so that bodies are in blob files.
-    let body: String = (0..20_000u32).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 27) as u8 % 26)).collect();
+    let body: String =
+        (0..20_000u32).map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 27) as u8 % 26)).collect();
     for n in 0..600 {
         rig.append(&partition, &[format!("needle{n:03}-{body}").as_str()]).await;
     }

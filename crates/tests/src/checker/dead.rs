@@ -12,7 +12,8 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
         let mut seen = BTreeSet::new();
         for row in rows {
             if !seen.insert((row.group.as_str(), row.event.as_str())) {
-                let detail = format!("is more than once among the dead letters of group {} of {topic}", row.group);
+                let detail =
+                    format!("is more than once among the dead letters of group {} of {topic}", row.group);
                 violations.push(Violation::new(Rule::DeadTwice, &row.event, detail));
             }
             if index.sent.get(row.event.as_str()).is_none_or(|sent| sent.topic != topic) {

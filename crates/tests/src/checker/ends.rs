@@ -23,8 +23,9 @@ fn lost(index: &Index<'_>, violations: &mut Vec<Violation>) {
             let ended = course.is_some_and(|course| course.may_be_acked().is_some() || course.dead.is_some());
             if !ended {
                 let times = course.map_or(0, |course| course.handed.len());
-                let detail =
-                    format!("was accepted, received {times} times and never finished by group {group} of {topic}");
+                let detail = format!(
+                    "was accepted, received {times} times and never finished by group {group} of {topic}"
+                );
                 violations.push(Violation::new(Rule::Lost, event, detail));
             }
         }
@@ -34,11 +35,13 @@ fn lost(index: &Index<'_>, violations: &mut Vec<Violation>) {
 fn after_the_end(course: &Course, event: &str, of: &str, violations: &mut Vec<Violation>) {
     if let Some(acked) = course.acked() {
         for handed in course.handed.iter().filter(|handed| handed.asked > acked) {
-            let detail = format!("{of}: attempt {} was asked for after the ack's 200 at {}", handed.attempt, acked.0);
+            let detail =
+                format!("{of}: attempt {} was asked for after the ack's 200 at {}", handed.attempt, acked.0);
             violations.push(Violation::new(Rule::DeliveredAfterAck, event, detail));
         }
         if let Some(dead) = course.dead {
-            let detail = format!("{of}: its ack was answered 200 at {}, dead letter seen at {}", acked.0, dead.0);
+            let detail =
+                format!("{of}: its ack was answered 200 at {}, dead letter seen at {}", acked.0, dead.0);
             violations.push(Violation::new(Rule::AckedAndDead, event, detail));
         }
     }

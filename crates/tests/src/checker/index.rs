@@ -28,12 +28,17 @@ pub(super) struct Course {
 impl Course {
     /// When its ack was answered 200 first.
     pub(super) fn acked(&self) -> Option<Moment> {
-        self.acks.iter().filter_map(|(_, answer)| answer.filter(|(_, how)| *how == AckAnswer::Acked)).map(|a| a.0).min()
+        self.acks
+            .iter()
+            .filter_map(|(_, answer)| answer.filter(|(_, how)| *how == AckAnswer::Acked))
+            .map(|a| a.0)
+            .min()
     }
 
     /// When an ack was sent first that counted, or may have.
     pub(super) fn may_be_acked(&self) -> Option<Moment> {
-        let counts = |answer: &Option<(Moment, AckAnswer)>| answer.is_none_or(|(_, how)| how == AckAnswer::Acked);
+        let counts =
+            |answer: &Option<(Moment, AckAnswer)>| answer.is_none_or(|(_, how)| how == AckAnswer::Acked);
         self.acks.iter().filter(|(_, answer)| counts(answer)).map(|(sent, _)| *sent).min()
     }
 }
@@ -73,7 +78,9 @@ impl<'a> Index<'a> {
                         }
                     }
                 }
-                Fact::Delivered { asked, delivery, topic, group, event, partition, offset, attempt, .. } => {
+                Fact::Delivered {
+                    asked, delivery, topic, group, event, partition, offset, attempt, ..
+                } => {
                     let of = ((topic.as_str(), group.as_str()), event.as_str());
                     deliveries.insert(delivery, of);
                     index.positions.entry((topic, event)).or_insert((*partition, *offset));

@@ -25,13 +25,18 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
     for (at, fact) in facts.iter().enumerate().map(|(at, fact)| (Moment(at), fact)) {
         let Fact::Delivered { client, topic, group, event, .. } = fact else { continue };
         let Some(key) = index.sent.get(event.as_str()).and_then(|sent| sent.key) else { continue };
-        let Some((partition, offset)) = index.positions.get(&(topic.as_str(), event.as_str())) else { continue };
-        let Some(lane) = lanes.get_mut(&((topic.as_str(), group.as_str()), *partition, key)) else { continue };
+        let Some((partition, offset)) = index.positions.get(&(topic.as_str(), event.as_str())) else {
+            continue;
+        };
+        let Some(lane) = lanes.get_mut(&((topic.as_str(), group.as_str()), *partition, key)) else {
+            continue;
+        };
         // What is finished by now never matters again.
         lane.retain(|place, due| place == offset || due.finished.is_none_or(|finished| finished > at));
         for earlier in lane.range(..offset).map(|(_, due)| due) {
             if earlier.holder != Some(client.as_str()) {
-                let with = earlier.holder.map_or("nobody yet".to_owned(), |holder| format!("client {holder}"));
+                let with =
+                    earlier.holder.map_or("nobody yet".to_owned(), |holder| format!("client {holder}"));
                 let detail = format!(
                     "of key {key} came to {client} of group {group} while {}, which is before it, was with {with}",
                     earlier.event

@@ -83,7 +83,8 @@ impl Story {
     }
 
     fn broken(&self) -> Vec<Rule> {
-        let mut rules: Vec<Rule> = check(&self.0.facts()).into_iter().map(|violation| violation.rule).collect();
+        let mut rules: Vec<Rule> =
+            check(&self.0.facts()).into_iter().map(|violation| violation.rule).collect();
         rules.dedup();
         rules
     }
@@ -92,7 +93,11 @@ impl Story {
 #[test]
 fn a_history_with_retries_lost_answers_and_a_dead_letter_is_clean() {
     let story = Story::new();
-    story.published("1", None, 0).published("2", Some("k"), 1).published("3", Some("k"), 2).sent("lost-answer", None);
+    story
+        .published("1", None, 0)
+        .published("2", Some("k"), 1)
+        .published("3", Some("k"), 2)
+        .sent("lost-answer", None);
     let first = story.polled("a", "1", 0, 1);
     story.polled("b", "1", 0, 2);
     story.acked(&first);
@@ -213,7 +218,11 @@ fn within_a_key_nothing_overtakes_and_nothing_is_shared() {
     assert_eq!(shared.broken(), [Rule::KeyOrder]);
 
     let one_after_the_other = Story::new();
-    one_after_the_other.published("1", Some("k"), 0).published("2", Some("k"), 1).published("3", Some("j"), 2);
+    one_after_the_other.published("1", Some("k"), 0).published("2", Some("k"), 1).published(
+        "3",
+        Some("j"),
+        2,
+    );
     let other = one_after_the_other.polled("c", "3", 2, 1);
     let first = one_after_the_other.polled("a", "1", 0, 1);
     one_after_the_other.acked(&first).acked(&other);
@@ -248,5 +257,8 @@ fn a_violation_explains_itself_with_the_record_of_its_event() {
     story.published("1", None, 0).published("2", None, 1);
     let facts = story.0.facts();
     let text = check(&facts)[0].explain(&facts);
-    assert!(text.starts_with("Lost: 1 ") && text.contains("PublishSent") && !text.contains("\"2\""), "{text}");
+    assert!(
+        text.starts_with("Lost: 1 ") && text.contains("PublishSent") && !text.contains("\"2\""),
+        "{text}"
+    );
 }

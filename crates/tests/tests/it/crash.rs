@@ -84,7 +84,9 @@ impl Load {
         let mut draw = self.generator(part);
         let mut late = JoinSet::new();
         while self.goes_on() {
-            let Ok(deliveries) = self.recorder.poll(client, draw.random_range(1..40), 200).await else { break };
+            let Ok(deliveries) = self.recorder.poll(client, draw.random_range(1..40), 200).await else {
+                break;
+            };
             let mut together = Vec::new();
             for delivery in deliveries {
                 match fate(&mut draw, client, &delivery) {
@@ -147,7 +149,8 @@ async fn nothing_accepted_is_lost_and_nothing_finished_comes_back_over_thirty_ki
     let mut server = Server::new()?.key("eventmesh.storage.partitions", 3);
     let mut moments = seed.generator(u64::MAX);
     for round in 0..u64::from(rounds) {
-        let client = server.start().await.with_context(|| format!("start of round {round}, seed {}", seed.0))?;
+        let client =
+            server.start().await.with_context(|| format!("start of round {round}, seed {}", seed.0))?;
         let recorder = Recorder::new(client, &history);
         if round == 0 {
             for worker in WORKERS {
@@ -157,7 +160,8 @@ async fn nothing_accepted_is_lost_and_nothing_finished_comes_back_over_thirty_ki
         }
         recorder.browse(TOPIC).await?;
         let ended = Arc::new(AtomicBool::new(false));
-        let load = Load { recorder: recorder.clone(), seed, round, ended: ended.clone(), number: number.clone() };
+        let load =
+            Load { recorder: recorder.clone(), seed, round, ended: ended.clone(), number: number.clone() };
         let mut tasks = JoinSet::new();
         tasks.spawn(load.clone().publish(0, true));
         tasks.spawn(load.clone().publish(1, true));

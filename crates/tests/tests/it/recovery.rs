@@ -25,7 +25,11 @@ async fn ids(client: &Client, count: usize) -> Result<Vec<String>> {
 
 async fn nothing_comes(client: &Client, name: &str) -> Result<()> {
     let more = client.poll(name, 100, 700).await?;
-    ensure!(more.is_empty(), "nothing more was due, and {:?} came", more.iter().map(|d| d.id()).collect::<Vec<_>>());
+    ensure!(
+        more.is_empty(),
+        "nothing more was due, and {:?} came",
+        more.iter().map(|d| d.id()).collect::<Vec<_>>()
+    );
     Ok(())
 }
 
@@ -133,15 +137,13 @@ async fn a_stop_under_load_turns_readiness_off_ends_with_zero_and_loses_nothing(
     polls.spawn(async move { poller.poll_reply("idle", 10, 60_000).await });
     until("some load", SOON, async || (history.facts().len() > 200).then_some(())).await?;
     server.terminate()?;
+    // Readiness is off, or the listener gone, well before the process is.
     let watcher = recorder.client.clone();
-    tasks.spawn(async move {
-        // Readiness is off, or the listener gone, well before the process is.
-        let gone = until("readiness to turn off", Duration::from_secs(5), async || {
-            let ready = watcher.admin_with("GET", "/admin/ready", &[]).await;
-            ready.map_or(true, |reply| reply.status == 503).then_some(())
-        });
-        gone.await.expect("readiness turns off");
-    });
+    until("readiness to turn off", Duration::from_secs(5), async || {
+        let ready = watcher.admin_with("GET", "/admin/ready", &[]).await;
+        ready.map_or(true, |reply| reply.status == 503).then_some(())
+    })
+    .await?;
     let status = server.wait_exit(Duration::from_secs(15)).await?;
     ensure!(status.code() == Some(0), "the stop under load ended with {status}:\n{}", server.log_end(20));
     while let Some(task) = tasks.join_next().await {
@@ -160,7 +162,8 @@ async fn a_stop_under_load_turns_readiness_off_ends_with_zero_and_loses_nothing(
 #[tokio::test]
 async fn a_second_sigterm_ends_the_process_at_once() -> Result<()> {
     // covers: U63
-    let mut server = Server::new()?.key("eventmesh.shutdown.timeout", "60s").key("eventmesh.http.bodyTimeout", "5m");
+    let mut server =
+        Server::new()?.key("eventmesh.shutdown.timeout", "60s").key("eventmesh.http.bodyTimeout", "5m");
     server.start().await?;
     // A request that never ends holds the first stop up.
     let mut slow = mesh_tests::Raw::connect(server.traffic_port()).await?;
@@ -203,7 +206,8 @@ async fn offset_zero_is_an_offset_like_any_other() -> Result<()> {
     let client = server.start().await?;
     client.published("t", [event(1), event(2)]).await?;
     let first = client.subscribed(&Subscribe::load_balance("a", "t").group("a").from("earliest")).await?;
-    let floor = *client.offsets("t").await?.get("a#0").with_context(|| format!("no a#0; subscribe gave {first}"))?;
+    let floor =
+        *client.offsets("t").await?.get("a#0").with_context(|| format!("no a#0; subscribe gave {first}"))?;
     let start = serde_json::json!({"offsets": {"0": floor.to_string()}});
     client.subscribed(&Subscribe::load_balance("b", "t").group("b").from(start)).await?;
     client.subscribed(&Subscribe::load_balance("e", "t").group("e").from(floor.to_string())).await?;
@@ -234,7 +238,10 @@ async fn a_shared_group_keeps_its_backlog_while_its_last_member_is_away() -> Res
     for (name, count) in [("c", 10), ("d", 5)] {
         let got = client.receive(name, count, SOON).await?;
         client.acked(&got).await?;
-        assert_eq!(client.unsubscribe(name, "t").await?.expect(200)?.json()?, serde_json::json!({"removed": true}));
+        assert_eq!(
+            client.unsubscribe(name, "t").await?.expect(200)?.json()?,
+            serde_json::json!({"removed": true})
+        );
         client.poll_reply(name, 1, 0).await?.expect_error(404, "unknown_client")?;
     }
     client.published("t", (6..=8).map(event)).await?;
@@ -261,7 +268,8 @@ async fn cursors_never_go_back_under_parallel_acks_and_a_kill() -> Result<()> {
     }
     let mut deliveries = Vec::new();
     while deliveries.len() < 2_000 {
-        deliveries.extend(recorder.poll("c", 1_000, 2_000).await?.into_iter().map(|delivery| delivery.delivery_id));
+        deliveries
+            .extend(recorder.poll("c", 1_000, 2_000).await?.into_iter().map(|delivery| delivery.delivery_id));
     }
     deliveries.shuffle(&mut seed.generator(0));
     let (acked, left) = deliveries.split_at(1_900);
