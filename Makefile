@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: run build test system native format lint doc unit reference
+.PHONY: run build test system native format lint doc unit reference bench-publish bench-consume
 
 # Arguments of the server: make run ARGS=-Deventmesh.http.port=8080
 ARGS ?=
@@ -43,3 +43,11 @@ reference: system
 	$(NATIVE); cargo build --bin eventmesh; \
 	  run() { cargo run -q --bin eventmesh -- config reference --format "$$1" > "$$2.new"; mv "$$2.new" "$$2"; }; \
 	  run properties conf/eventmesh.properties; run markdown docs/configuration.md
+
+# Publishing, memory and embedded, beside a bare axum server in turns; medians of five, as JSON.
+bench-publish: build
+	target/release/eventmesh bench publish-suite $(ARGS)
+
+# Poll and acknowledge with 16 clients on the embedded log; medians of five, as JSON.
+bench-consume: build
+	target/release/eventmesh bench consume-suite $(ARGS)

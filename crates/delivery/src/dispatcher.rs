@@ -28,7 +28,7 @@ use crate::{
     DeliverySignals, DeliveryTopology,
     client::Clients,
     delivery_id::DeliveryIds,
-    group::{Group, PartitionLane},
+    group::{Group, PartitionLane, member_of},
     lane::Member,
     schedule::Schedule,
 };
@@ -330,6 +330,14 @@ impl Inner {
         }
         self.after(group);
         true
+    }
+
+    /// Wakes the waiting polls of a client: its groups have changed.
+    pub(crate) fn look_again(&self, tenant: &TenantId, client: &ClientId) {
+        let member = member_of(tenant, client);
+        for group in self.groups_of(tenant, client).unwrap_or_default() {
+            group.waiters.wake(usize::MAX, |other| other == member.0);
+        }
     }
 
     /// The groups a client is a member of.

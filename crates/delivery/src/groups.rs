@@ -355,6 +355,7 @@ impl Groups {
         let membership = Membership { subscription, max_in_flight };
         group.state.lock().admit(&request.tenant, &request.client, membership.clone());
         inner.clients.joined(&request.tenant, &request.client, group);
+        inner.look_again(&request.tenant, &request.client);
         Ok(membership)
     }
 
@@ -400,6 +401,7 @@ impl Groups {
             self.store.remove_member(&group.id, &known).await.map_err(SubscribeError::Meta)?;
         }
         let inner = self.inner();
+        inner.look_again(tenant, client);
         inner.clients.left(tenant, client, group);
         let now = inner.clock.now();
         let epoch = inner.positions.log().epoch();

@@ -47,7 +47,8 @@ pub struct Recovered {
 }
 
 impl Groups {
-    /// Brings every group of this instance back. Call it once, before anything is served.
+    /// Brings every group back. Call it once, before anything is served. The Meta store is this process's
+    /// own: every group in it is ours, also when the instance was called otherwise before.
     ///
     /// # Errors
     /// See [`RecoveryError`]; the boot stops.
@@ -56,9 +57,6 @@ impl Groups {
         let mut known: HashSet<u64> = HashSet::new();
         let mut recovered = Recovered::default();
         for (id, stored) in self.store.groups() {
-            if stored.record.home != inner.instance {
-                continue;
-            }
             known.insert(stored.record.id);
             let Some(settings) = read_settings(&stored.record) else {
                 tracing::error!(group = %id, "the settings of this group are of a newer release: it is not served");

@@ -10,6 +10,8 @@ pub(super) struct Usage {
     cpu_us: u64,
     /// Memory, in KiB.
     rss_kib: u64,
+    /// Bytes it caused to be written to disks.
+    disk_bytes: u64,
 }
 
 /// The use of a process over a load.
@@ -20,6 +22,8 @@ pub(super) struct Used {
     pub(super) cpu_us_per_event: f64,
     /// Memory at the end.
     pub(super) rss_kib: u64,
+    /// Bytes written to disks an event, everything included: log, memtable flushes, compaction.
+    pub(super) disk_bytes_per_event: f64,
 }
 
 impl Usage {
@@ -35,8 +39,14 @@ impl Usage {
             .find_map(|line| line.strip_prefix("VmRSS:"))
             .and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok())
             .context("an unreadable status")?;
+        let io = std::fs::read_to_string(format!("/proc/{pid}/io")).context("no such process")?;
+        let disk_bytes = io
+            .lines()
+            .find_map(|line| line.strip_prefix("write_bytes:"))
+            .and_then(|rest| rest.trim().parse().ok())
+            .context("an unreadable io")?;
         // A tick is a hundredth of a second on every Linux this runs on.
-        Ok(Self { cpu_us: (used.0 + used.1) * 10_000, rss_kib })
+        Ok(Self { cpu_us: (used.0 + used.1) * 10_000, rss_kib, disk_bytes })
     }
 
     /// What was used since `before`, spread over events.
@@ -44,6 +54,7 @@ impl Usage {
         Used {
             cpu_us_per_event: (self.cpu_us - before.cpu_us) as f64 / events.max(1) as f64,
             rss_kib: self.rss_kib,
+            disk_bytes_per_event: (self.disk_bytes - before.disk_bytes) as f64 / events.max(1) as f64,
         }
     }
 }

@@ -57,6 +57,7 @@ struct Figures {
     p99_us: u64,
     cpu_us_per_event: f64,
     rss_kib: u64,
+    disk_bytes_per_event: f64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -66,6 +67,7 @@ struct Round {
     p99_us: u64,
     cpu_us_per_event: f64,
     rss_kib: u64,
+    disk_bytes_per_event: f64,
 }
 
 fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
@@ -82,6 +84,7 @@ fn figures(rounds: &[Round]) -> Figures {
         p99_us: whole(|round| round.p99_us),
         cpu_us_per_event: of(|round| round.cpu_us_per_event),
         rss_kib: whole(|round| round.rss_kib),
+        disk_bytes_per_event: of(|round| round.disk_bytes_per_event),
     }
 }
 
@@ -170,6 +173,7 @@ impl Subject {
             p99_us: result.latency_us.p99,
             cpu_us_per_event: result.server.map_or(0.0, |used| used.cpu_us_per_event),
             rss_kib: result.server.map_or(0, |used| used.rss_kib),
+            disk_bytes_per_event: result.server.map_or(0.0, |used| used.disk_bytes_per_event),
         })
     }
 }
@@ -252,6 +256,7 @@ pub(super) async fn consume(options: SuiteOptions) -> anyhow::Result<ConsumeRepo
             rate: result.rate,
             cpu_us_per_event: result.server.map_or(0.0, |used| used.cpu_us_per_event),
             rss_kib: result.server.map_or(0, |used| used.rss_kib),
+            disk_bytes_per_event: result.server.map_or(0.0, |used| used.disk_bytes_per_event),
             ..Round::default()
         });
     }

@@ -223,7 +223,8 @@ fn bind(name: &'static str, host: &str, port: u16, settings: &Settings) -> anyho
         idle: settings.http.idle_timeout,
         write: Duration::from_secs(30),
     };
-    server.drain_timeout = settings.instance.shutdown_timeout;
+    // Connections are cut while there is still time to close the stores.
+    server.drain_timeout = settings.instance.shutdown_timeout.mul_f64(0.7);
     HttpServer::bind(server).with_context(|| format!("the {name} port cannot be bound at {host}:{port}"))
 }
 

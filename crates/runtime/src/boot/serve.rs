@@ -12,6 +12,9 @@ use crate::config::Settings;
 /// How often retention looks.
 const RETENTION: Duration = Duration::from_secs(30);
 
+/// What every step of a stop has at the least, also when the steps before took the whole bound.
+const LEAST: Duration = Duration::from_millis(500);
+
 /// Serves until SIGTERM or SIGINT. A second signal ends the process at once.
 pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<ExitCode> {
     let bound = settings.instance.shutdown_timeout;
@@ -58,18 +61,20 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
 
     stopping.wait().await;
     tracing::info!("stopping: no new requests, what is under way is finished");
+    let end = clock.elapsed() + bound;
+    let left = || end.saturating_sub(clock.elapsed()).max(LEAST);
     built.readiness.close();
     built.polls_end.signal();
-    let mut whole = traffic_tasks.shut_down(bound).await;
-    whole &= delivery_tasks.shut_down(bound).await;
+    let mut whole = traffic_tasks.shut_down(left()).await;
+    whole &= delivery_tasks.shut_down(left()).await;
     built.dispatcher.flush().await;
     let (storage, positions) = (built.storage, built.positions);
     let closed = tokio::task::spawn_blocking(move || {
         storage.close();
         positions.close();
     });
-    whole &= tokio::time::timeout(bound, closed).await.is_ok();
-    whole &= admin_tasks.shut_down(bound).await;
+    whole &= tokio::time::timeout(left(), closed).await.is_ok();
+    whole &= admin_tasks.shut_down(left()).await;
     if whole {
         tracing::info!("stopped");
     } else {

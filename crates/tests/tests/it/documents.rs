@@ -1,1 +1,171 @@
-//! Soon.
+//! What the repository says of itself, held against its files: who may name the topology, who may use whom.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every Rust source file of the crates but this one, by its path below `crates/`.
+fn sources() -> Result<BTreeMap<String, String>> {
+    let crates = root().join("crates");
+    let mut sources = BTreeMap::new();
+    let mut folders = vec![crates.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let name = path.strip_prefix(&crates)?.display().to_string();
+                sources.insert(name, std::fs::read_to_string(&path)?);
+            }
+        }
+    }
+    sources.retain(|name, _| !name.starts_with("tests/"));
+    Ok(sources)
+}
+
+/// What cargo says of the workspace's packages.
+fn packages() -> Result<Vec<Value>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let mut metadata: Value = serde_json::from_slice(&output.stdout)?;
+    serde_json::from_value(metadata["packages"].take()).context("packages")
+}
+
+/// The name of a crate as the documents write it.
+fn short(package: &str) -> &str {
+    package.strip_prefix("mesh-").unwrap_or(package)
+}
+
+/// The dependencies of a package that are ours, of the given kind (`null` is the normal one).
+fn ours<'a>(package: &'a Value, kind: &'a Value) -> impl Iterator<Item = &'a Value> {
+    let dependencies = package["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
+    let of_us =
+        |dependency: &&Value| dependency["name"].as_str().is_some_and(|name| name.starts_with("mesh-"));
+    dependencies.iter().filter(of_us).filter(move |dependency| dependency["kind"] == *kind)
+}
+
+#[test]
+fn only_its_module_and_the_composition_root_name_the_topology() -> Result<()> {
+    // proves: DT-7 DT-8
+    let allowed = [
+        // The type, its export, and the one reader that asks it.
+        "delivery/src/topology.rs",
+        "delivery/src/lib.rs",
+        "delivery/src/dispatcher.rs",
+    ];
+    let composition_root = "runtime/src/boot";
+    let mut named = BTreeSet::new();
+    for (name, text) in sources()? {
+        if text.contains("DeliveryTopology") {
+            named.insert(name);
+        }
+    }
+    let astray: Vec<&String> = named
+        .iter()
+        .filter(|name| !allowed.contains(&name.as_str()) && !name.starts_with(composition_root))
+        // Tests wire the line themselves.
+        .filter(|name| !name.contains("/tests/"))
+        .collect();
+    ensure!(astray.is_empty(), "DeliveryTopology is named in {astray:?}");
+    ensure!(named.contains(allowed[0]), "the allow list of this test is out of date: {named:?}");
+    Ok(())
+}
+
+#[test]
+fn no_production_crate_is_built_with_an_in_memory_store() -> Result<()> {
+    // covers: U07  proves: ST-7
+    for package in packages()? {
+        let name = package["name"].as_str().context("a name")?.to_owned();
+        for dependency in ours(&package, &Value::Null) {
+            let features = dependency["features"].as_array().context("features")?;
+            ensure!(
+                !features.contains(&"conformance".into()),
+                "{name} uses {} with conformance",
+                dependency["name"]
+            );
+        }
+        let defaults = package["features"]["default"].as_array().cloned().unwrap_or_default();
+        ensure!(!defaults.contains(&"conformance".into()), "{name} has conformance among its defaults");
+    }
+    // In-memory stores are behind that feature or in tests; no source of the composition root names one.
+    for (name, text) in sources()?.iter().filter(|(name, _)| name.starts_with("runtime/src")) {
+        for store in
+            ["MemoryMetaStore", "MemoryMeta", "InMemory", "MemoryOffsetStore", "MemoryDeliveryStateStore"]
+        {
+            ensure!(!text.contains(store), "{name} names {store}");
+        }
+    }
+    for store in ["offset", "delivery", "dead_letter", "subscription", "session", "task"] {
+        let in_memory = format!("memory_{store}");
+        let found: Vec<String> = sources()?.into_keys().filter(|name| name.contains(&in_memory)).collect();
+        ensure!(found.is_empty(), "there is an in-memory store in {found:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_crate_table_says_who_uses_whom() -> Result<()> {
+    let text =
+        std::fs::read_to_string(root().join("ARCHITECTURE.md")).context("ARCHITECTURE.md is to be read")?;
+    let cells = |line: &str| -> Vec<String> {
+        line.trim().trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect()
+    };
+    let mut rows = text.lines().skip_while(|line| {
+        let cells = cells(line);
+        !(line.starts_with('|')
+            && cells.first().is_some_and(|cell| cell == "crate")
+            && cells.iter().any(|cell| cell == "uses"))
+    });
+    let header = cells(rows.next().context("no table `| crate | owns | uses |` in ARCHITECTURE.md")?);
+    let uses = header.iter().position(|cell| cell == "uses").context("a column `uses`")?;
+    let mut documented: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in rows.skip(1).take_while(|line| line.starts_with('|')) {
+        let cells = cells(line);
+        let listed = cells.get(uses).map_or("", String::as_str);
+        let names = listed
+            .split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '-'))
+            .filter(|name| !matches!(*name, "" | "-" | "nothing" | "of" | "ours" | "and"));
+        documented.insert(short(&cells[0]).to_owned(), names.map(|name| short(name).to_owned()).collect());
+    }
+    let mut real: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in packages()? {
+        let name = package["name"].as_str().context("a name")?;
+        let names = ours(&package, &Value::Null).filter_map(|dependency| dependency["name"].as_str());
+        real.insert(short(name).to_owned(), names.map(|name| short(name).to_owned()).collect());
+    }
+    assert_eq!(documented, real);
+    Ok(())
+}
+
+#[test]
+fn every_test_that_names_a_catalogue_entry_names_one_of_a_known_form() -> Result<()> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    for entry in std::fs::read_dir(tests)? {
+        let path = entry?.path();
+        let text = std::fs::read_to_string(&path)?;
+        for line in text.lines().map(str::trim) {
+            let Some(list) = line.strip_prefix("// covers: ").or(line.strip_prefix("// proves: ")) else {
+                continue;
+            };
+            for id in list.replace("proves:", "").split_whitespace() {
+                let number = id.strip_prefix('U').or_else(|| id.split_once('-').map(|(_, number)| number));
+                let known = number.is_some_and(|number| number.parse::<u16>().is_ok());
+                ensure!(known, "{}: {id:?} in {line:?}", path.display());
+            }
+        }
+    }
+    Ok(())
+}
