@@ -401,7 +401,6 @@ impl Groups {
             self.store.remove_member(&group.id, &known).await.map_err(SubscribeError::Meta)?;
         }
         let inner = self.inner();
-        inner.look_again(tenant, client);
         inner.clients.left(tenant, client, group);
         let now = inner.clock.now();
         let epoch = inner.positions.log().epoch();
@@ -418,6 +417,8 @@ impl Groups {
                 inner.commit_later(epoch, batch);
             }
         }
+        // A poll that waits is told at once that it has nothing to wait for.
+        group.waiters.wake(usize::MAX, |other| other == member_of(tenant, client).0);
         inner.condemn(group);
         inner.after(group);
         Ok(())
