@@ -22,7 +22,10 @@ use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
-    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
+    shared::{
+        ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, MetaBackedTaskStore, SessionRegistry,
+        Writer,
+    },
 };
 use mesh_storage::{
     Announcements, Embedded, EmbeddedSettings, Memory, Storage, StorageLimits, StoragePlugin, SyncPolicy,
@@ -50,6 +53,10 @@ pub(super) struct Built {
     pub(super) positions: Arc<Positions>,
     pub(super) announcements: Arc<Announcements>,
     pub(super) subscriptions: Arc<ClusterSubscriptionStore>,
+    /// Kept for the agents that will use it.
+    pub(super) sessions: SessionRegistry,
+    /// Kept for the A2A gateway that will use it.
+    pub(super) _tasks: MetaBackedTaskStore,
     pub(super) dispatcher: ReliableDispatcher,
     pub(super) groups: Groups,
     pub(super) retention: RetentionRules,
@@ -107,7 +114,9 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         .await
         .map_err(|error| anyhow::anyhow!(error.chain()))?;
     let subscriptions = Arc::new(subscriptions);
+    let sessions = SessionRegistry::load(&meta, &writer).await.map_err(|error| anyhow::anyhow!(error.chain()))?;
     let dead_letters = MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll);
+    let tasks = MetaBackedTaskStore::new(&meta, &writer);
     tracing::info!(
         driver = meta.name(),
         path = %meta_path.display(),
@@ -194,6 +203,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         positions,
         announcements,
         subscriptions,
+        sessions,
+        _tasks: tasks,
         dispatcher,
         groups,
         retention: RetentionRules {

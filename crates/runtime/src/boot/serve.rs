@@ -42,6 +42,7 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     let listening = built.dispatcher.clone();
     built.announcements.listen(Box::new(move |topic, records| listening.appended(topic, records)));
     built.subscriptions.follow(&delivery_tasks);
+    built.sessions.follow(&delivery_tasks);
     let stop = delivery_tasks.stop();
     delivery_tasks.spawn("ticker", built.dispatcher.clone().tick(stop.clone()));
     delivery_tasks.spawn("progress", built.dispatcher.clone().keep_progress(stop.clone()));
