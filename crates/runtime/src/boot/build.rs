@@ -23,8 +23,8 @@ use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{
-        ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, MetaBackedTaskStore, SessionRegistry,
-        Writer,
+        ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, MetaBackedTaskStore,
+        SessionRegistry, Writer,
     },
 };
 use mesh_storage::{
@@ -114,7 +114,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         .await
         .map_err(|error| anyhow::anyhow!(error.chain()))?;
     let subscriptions = Arc::new(subscriptions);
-    let sessions = SessionRegistry::load(&meta, &writer).await.map_err(|error| anyhow::anyhow!(error.chain()))?;
+    let sessions =
+        SessionRegistry::load(&meta, &writer).await.map_err(|error| anyhow::anyhow!(error.chain()))?;
     let dead_letters = MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll);
     let tasks = MetaBackedTaskStore::new(&meta, &writer);
     tracing::info!(

@@ -182,8 +182,14 @@ async fn many_parallel_polls_of_one_client_leave_the_others_alone() -> Result<()
     let got = client.receive("c", 1, Duration::from_secs(3)).await?;
     client.acked(&got).await?;
     client.published("quiet", [event(2)]).await?;
-    let status = polls.join_next().await.context("a poll ends")???;
-    ensure!(status == 200, "the first of the polls ended with {status}");
+    // One of them gets it; those that were too many have been told so.
+    loop {
+        match polls.join_next().await.context("no poll got the event")??? {
+            200 => break,
+            429 | 503 => {}
+            other => anyhow::bail!("a poll ended with {other}"),
+        }
+    }
     // The other clients' connections end with the test: a poll whose connection is gone takes nothing.
     polls.shutdown().await;
     pause(Duration::from_millis(300)).await;
@@ -245,7 +251,7 @@ async fn an_oversized_body_is_answered_413_that_the_client_can_read() -> Result<
     ensure!(came.starts_with("HTTP/1.1 413"), "declared: {came:?}");
     // In chunks, whose sum nobody declared.
     let mut chunked = Raw::connect(server.traffic_port()).await?;
-    chunked.send(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).await?;
+    chunked.send(format!("{head}connection: close\r\ntransfer-encoding: chunked\r\n\r\n").as_bytes()).await?;
     let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
     for number in 0..64 {
         chunked.send(chunk.as_bytes()).await.with_context(|| format!("chunk {number}"))?;
