@@ -40,11 +40,19 @@ pub enum LedgerUnavailable {
     #[error(transparent)]
     Commit(#[from] CommitError),
     /// The position database or the log could not be read.
-    #[error("{}", .0.chain())]
+    #[error(transparent)]
     Backend(#[from] BackendError),
 }
 
 impl LedgerUnavailable {
+    /// What happened, with every cause, in one line.
+    pub fn chain(&self) -> String {
+        match self {
+            Self::Commit(error) => error.to_string(),
+            Self::Backend(error) => error.chain(),
+        }
+    }
+
     /// Whether the disk is full.
     pub fn is_full(&self) -> bool {
         match self {

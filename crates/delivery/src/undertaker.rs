@@ -82,7 +82,7 @@ impl ReliableDispatcher {
                 if failures == 0
                     && let Some(error) = results.iter().find_map(|result| result.as_ref().err())
                 {
-                    tracing::error!(%error, failed, "dead letters cannot be stored; they stay pending and are tried again");
+                    tracing::error!(error = %error.chain(), failed, "dead letters cannot be stored; they stay pending and are tried again");
                 }
                 failures += 1;
             }

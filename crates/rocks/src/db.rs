@@ -7,7 +7,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use mesh_base::{BackendError, BackendErrorKind};
@@ -67,6 +67,8 @@ pub struct LocalDb {
     path: PathBuf,
     marker: Marker,
     marked: AtomicU64,
+    /// A write or a sync failed, and no write has succeeded since.
+    suspect: AtomicBool,
 }
 
 impl LocalDb {
@@ -102,36 +104,41 @@ impl LocalDb {
                 ),
             ));
         }
-        let families = std::iter::once("default")
-            .map(|name| Family { name, kind: FamilyKind::Rows })
-            .chain(spec.families.iter().copied())
-            .map(|family| {
-                ColumnFamilyDescriptor::new(family.name, family_options(family.kind, spec, machine))
-            });
-        let db = DB::open_cf_descriptors(&database_options(spec, machine), &spec.path, families).map_err(
-            |error| {
-                let mapped = backend_error(error, spec.name, "opening");
-                failed(
-                    mapped.kind(),
-                    format!("{}; restore it from a backup or wipe the folder", source_text(&mapped)),
-                )
-            },
-        )?;
-        let recovered = db.latest_sequence_number();
-        if let Some(vouched) = vouched
-            && recovered < vouched
-        {
-            return Err(failed(
-                BackendErrorKind::Corrupt,
-                format!(
-                    "{vouched} writes were synced but only {recovered} could be recovered: its write-ahead log \
-                     is damaged; restore it from a backup or wipe the folder"
-                ),
-            ));
+        if let Some(vouched) = &vouched {
+            // Everything is judged before RocksDB may write: opening deletes logs and tables it takes for done.
+            vouched.check_manifest(&spec.path).map_err(|error| {
+                let reason = format!("{error}; restore it from a backup or wipe the folder");
+                failed(BackendErrorKind::Corrupt, reason)
+            })?;
+            let looked_at = DB::open_cf_descriptors_read_only(
+                &database_options(spec, machine),
+                &spec.path,
+                descriptors(spec, machine),
+                false,
+            )
+            .map_err(|error| refused(&failed, error, spec))?;
+            let recovered = looked_at.latest_sequence_number();
+            if recovered < vouched.sequence {
+                let reason = format!(
+                    "{} writes were synced but only {recovered} could be recovered: its write-ahead log is damaged; \
+                     restore it from a backup or wipe the folder",
+                    vouched.sequence
+                );
+                return Err(failed(BackendErrorKind::Corrupt, reason));
+            }
         }
+        let db =
+            DB::open_cf_descriptors(&database_options(spec, machine), &spec.path, descriptors(spec, machine))
+                .map_err(|error| refused(&failed, error, spec))?;
         let marker = Marker::open(&spec.path).map_err(io)?;
-        let open =
-            Self { db, name: spec.name, path: spec.path.clone(), marker, marked: AtomicU64::new(u64::MAX) };
+        let open = Self {
+            db,
+            name: spec.name,
+            path: spec.path.clone(),
+            marker,
+            marked: AtomicU64::new(u64::MAX),
+            suspect: AtomicBool::new(false),
+        };
         open.sync()?;
         Ok(open)
     }
@@ -162,7 +169,9 @@ impl LocalDb {
     pub fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), BackendError> {
         let mut options = WriteOptions::default();
         options.set_sync(durability == Durability::Synced);
-        self.db.write_opt(batch, &options).map_err(|error| backend_error(error, self.name, "writing"))
+        let written = self.db.write_opt(batch, &options);
+        self.suspect.store(written.is_err(), Ordering::Release);
+        written.map_err(|error| backend_error(error, self.name, "writing"))
     }
 
     /// The value under `key`.
@@ -223,18 +232,25 @@ impl LocalDb {
         self.db.compact_range_cf(self.family(family), Some(from), Some(to));
     }
 
-    /// Puts everything written so far on the disk and moves the marker. Blocks for two device syncs, or
-    /// for none when nothing was written since.
+    /// Puts everything written so far on the disk and moves the marker. Blocks for two or three device syncs,
+    /// or for none when nothing was written since. After a failed write it does nothing until a write has
+    /// succeeded: syncing a log that is in error makes RocksDB give up recovering by itself.
     ///
     /// # Errors
     /// As [`LocalDb::write`].
     pub fn sync(&self) -> Result<(), BackendError> {
+        if self.suspect.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let sequence = self.db.latest_sequence_number();
         if self.marked.load(Ordering::Acquire) == sequence {
             return Ok(());
         }
-        self.db.flush_wal(true).map_err(|error| backend_error(error, self.name, "syncing"))?;
-        self.marker.write(sequence).map_err(|error| {
+        if let Err(error) = self.db.flush_wal(true) {
+            self.suspect.store(true, Ordering::Release);
+            return Err(backend_error(error, self.name, "syncing"));
+        }
+        self.marker.write(&self.path, sequence).map_err(|error| {
             BackendError::new(BackendErrorKind::Unavailable, self.name, "marking what is synced")
                 .with_source(error)
         })?;
@@ -262,6 +278,23 @@ impl Drop for LocalDb {
             tracing::warn!(store = self.name, error = %error.chain(), "could not sync at close");
         }
     }
+}
+
+fn descriptors(spec: &Spec, machine: &Machine) -> Vec<ColumnFamilyDescriptor> {
+    std::iter::once("default")
+        .map(|name| Family { name, kind: FamilyKind::Rows })
+        .chain(spec.families.iter().copied())
+        .map(|family| ColumnFamilyDescriptor::new(family.name, family_options(family.kind, spec, machine)))
+        .collect()
+}
+
+fn refused(
+    failed: &dyn Fn(BackendErrorKind, String) -> BackendError,
+    error: rocksdb::Error,
+    spec: &Spec,
+) -> BackendError {
+    let mapped = backend_error(error, spec.name, "opening");
+    failed(mapped.kind(), format!("{}; restore it from a backup or wipe the folder", source_text(&mapped)))
 }
 
 fn source_text(error: &BackendError) -> String {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rand::{RngExt, SeedableRng, distr::Alphanumeric, rngs::StdRng};
 use serde_json::{Value, json};
 
 use crate::{AckAnswer, Client, DeadRow, Delivery, Fact, History, Reply, Subscribe, id_of};
@@ -222,7 +223,10 @@ impl Recorder {
     }
 }
 
-/// Data of a given size, different for each event.
+/// Data of a given size that no compression makes smaller, always the same for an event.
 pub fn sized(id: &str, bytes: usize) -> Value {
-    json!({"n": id, "fill": id.repeat(bytes / id.len().max(1) + 1)})
+    let seed = id.bytes().fold(0u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let mut random = StdRng::seed_from_u64(seed);
+    let fill: String = (0..bytes).map(|_| char::from(random.sample(Alphanumeric))).collect();
+    json!({"n": id, "fill": fill})
 }

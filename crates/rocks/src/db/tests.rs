@@ -76,6 +76,48 @@ fn a_damaged_log_that_lost_synced_writes_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_refused_database_keeps_every_file_as_it_was() {
+    // proves: FM-4
+    let folder = filled();
+    let log = file_ending(folder.path(), ".log");
+    let mut bytes = fs::read(&log).expect("the log");
+    bytes[5_000] ^= 0xff;
+    fs::write(&log, &bytes).expect("damaged");
+    let listing = || -> Vec<(String, u64)> {
+        let mut files: Vec<(String, u64)> = fs::read_dir(folder.path())
+            .expect("the folder")
+            .map(|entry| entry.expect("an entry"))
+            .filter(|entry| !entry.file_name().to_string_lossy().starts_with("LOG"))
+            .map(|entry| {
+                (entry.file_name().to_string_lossy().into_owned(), entry.metadata().expect("its size").len())
+            })
+            .collect();
+        files.sort();
+        files
+    };
+    let before = listing();
+    error_of(folder.path());
+    assert_eq!(listing(), before);
+    assert_eq!(fs::read(&log).expect("still there"), bytes);
+}
+
+#[test]
+fn a_manifest_that_ends_early_or_was_changed_is_refused() {
+    // covers: U65
+    for share in [20, 40, 60, 80, 95] {
+        let folder = filled();
+        let manifest = file_ending(folder.path(), "MANIFEST");
+        let bytes = fs::read(&manifest).expect("the manifest");
+        fs::write(&manifest, &bytes[..bytes.len() * share / 100]).expect("cut");
+        assert!(error_of(folder.path()).contains("manifest is damaged"), "{share} %");
+        let mut changed = bytes.clone();
+        changed[bytes.len() * share / 100] ^= 1;
+        fs::write(&manifest, &changed).expect("changed");
+        assert!(error_of(folder.path()).contains("manifest is damaged"), "{share} %");
+    }
+}
+
+#[test]
 fn a_lost_pointer_file_is_refused_instead_of_starting_empty() {
     // covers: U65
     let folder = filled();

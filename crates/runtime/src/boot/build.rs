@@ -38,8 +38,9 @@ use crate::config::{
     settings::{StorageBackend, SyncMode, Topology},
 };
 
-/// The log's memtable; RocksDB preallocates a little more for each write-ahead log file.
-const LOG_WRITE_BUFFER: usize = 32 << 20;
+/// The log's memtable. RocksDB preallocates a little more for each write-ahead log file, and after a full disk
+/// it goes on only once this much is free.
+const LOG_WRITE_BUFFER: usize = 16 << 20;
 
 /// Everything that was built.
 pub(super) struct Built {

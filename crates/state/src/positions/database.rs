@@ -110,6 +110,13 @@ impl Positions {
     }
 }
 
+impl Drop for Positions {
+    /// No thread of it outlives it.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 fn check_format(db: &LocalDb) -> Result<(), BackendError> {
     match db.get("default", FORMAT)? {
         None => {

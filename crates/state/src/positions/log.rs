@@ -140,15 +140,15 @@ impl PositionLog {
     /// Carries out what waits and ends the thread. Blocks. Later commits fail.
     pub(super) fn close(&self) {
         let Some(stop) = self.jobs.lock().take() else { return };
-        let (done, answer) = oneshot::channel();
+        let (done, _) = oneshot::channel();
         let last = Job {
             epoch: LedgerEpoch(u64::MAX),
             batch: PositionBatch::new(),
             durability: Durability::Logged,
             done,
         };
-        if stop.send(last).is_ok() {
-            drop(answer.blocking_recv());
+        if stop.send(last).is_err() {
+            tracing::error!("the ledger thread had ended");
         }
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
