@@ -2,7 +2,7 @@
 //!
 //! One [`Machine`] a process holds the block cache and the write-buffer budget that all databases
 //! share. A [`LocalDb`] is one RocksDB with the policies this project chose and tested: point-in-time
-//! recovery of the write-ahead log, and a [`marker`] of what was synced, so that a database that lost
+//! recovery of the write-ahead log, and a marker of what was synced, so that a database that lost
 //! synced data to damage is refused instead of served. Nothing here knows a key layout.
 
 mod db;
