@@ -4,6 +4,7 @@
 //! [`ReliableDispatcher`] takes, commits and settles for every group; [`Groups`] makes and ends memberships
 //! and brings everything back at boot; [`DeliveryTopology`] says which partitions this instance polls.
 
+mod burials;
 mod client;
 mod delivery_id;
 mod dispatcher;
@@ -29,7 +30,7 @@ pub use lane::AckMode;
 pub use poll::{Answer, Delivery, PollError};
 pub use recovery::{Recovered, RecoveryError};
 pub use settings::{AskedSettings, Mode, Settings};
-pub use settle::AckOutcome;
+pub use settle::{DELAY_MS, EXTEND_MS, SettleOutcome};
 pub use signals::DeliverySignals;
 pub use topology::DeliveryTopology;
 pub use view::{ClientView, DeadLetterView, PositionView, RetentionRules};

@@ -11,6 +11,12 @@ pub struct DeliverySignals {
     pub redelivered: Counter,
     /// Deliveries acknowledged.
     pub acked: Counter,
+    /// Deliveries given back for another attempt.
+    pub nacked: Counter,
+    /// Locks extended.
+    pub extended: Counter,
+    /// Deliveries rejected, with their dead letter stored.
+    pub rejected: Counter,
     /// Dead letters stored.
     pub dead_lettered: Counter,
     /// Events that ended otherwise, by reason.
@@ -26,6 +32,9 @@ impl DeliverySignals {
             dispatched: signals.counter("dispatched", "Deliveries handed out"),
             redelivered: signals.counter("redelivered", "Deliveries handed out again"),
             acked: signals.counter("acked", "Deliveries acknowledged"),
+            nacked: signals.counter("nacked", "Deliveries given back for another attempt"),
+            extended: signals.counter("extended", "Locks of deliveries extended"),
+            rejected: signals.counter("rejected", "Deliveries rejected, their dead letters stored"),
             dead_lettered: signals.counter("dead_lettered", "Dead letters stored"),
             dropped: signals
                 .counters("dropped", "Events that ended without an ack or a dead letter, by reason"),

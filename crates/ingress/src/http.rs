@@ -5,7 +5,6 @@
 //! of codes. Nothing waits without a bound, and what is refused early is still read for a moment, so that the
 //! client gets the answer instead of a reset.
 
-mod ack;
 mod answer;
 mod body;
 mod connection;
@@ -20,6 +19,7 @@ mod query;
 mod readiness;
 mod routes;
 mod server;
+mod settle;
 mod socket;
 mod subscribe;
 mod subscribe_request;

@@ -4,3 +4,4 @@ mod dead_letters;
 mod dispatch;
 mod groups;
 mod rig;
+mod verbs;

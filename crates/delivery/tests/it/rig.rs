@@ -152,7 +152,7 @@ impl Rig {
         got(&answer)
     }
 
-    pub(crate) async fn ack(&self, ids: &[&Got]) -> Vec<mesh_delivery::AckOutcome> {
+    pub(crate) async fn ack(&self, ids: &[&Got]) -> Vec<mesh_delivery::SettleOutcome> {
         let ids: Vec<String> = ids.iter().map(|got| got.delivery.clone()).collect();
         self.dispatcher.ack(&tenant(), &ids).await
     }

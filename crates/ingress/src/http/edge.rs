@@ -23,10 +23,10 @@ use mesh_base::{Lease, Stop};
 use mesh_gate::{Action, Admitted, Caller, Denied, Presented, Protocol, Resource, SecurityGate};
 
 use super::{
-    BodyLimits, Operation, Readiness, Remote, ack,
+    BodyLimits, Operation, Readiness, Remote,
     body::{BodyReader, discard},
     errors::{ApiError, ErrorCode},
-    poll, publish, routes, subscribe,
+    poll, publish, routes, settle, subscribe,
 };
 use crate::Intake;
 
@@ -178,7 +178,10 @@ async fn run(
         Operation::Subscribe => subscribe::subscribe(edge, &caller, &body.bytes).await,
         Operation::Unsubscribe => subscribe::unsubscribe(edge, &caller, &body.bytes).await,
         Operation::Poll => poll::poll(edge, &caller, parts).await,
-        Operation::Ack => ack::ack(edge, &caller, &body.bytes).await,
+        Operation::Ack => settle::ack(edge, &caller, &body.bytes).await,
+        Operation::Nack => settle::nack(edge, &caller, &body.bytes).await,
+        Operation::Extend => settle::extend(edge, &caller, &body.bytes).await,
+        Operation::Reject => settle::reject(edge, &caller, &body.bytes).await,
     }
 }
 

@@ -31,6 +31,12 @@ pub enum Operation {
     Poll,
     /// Finishes deliveries.
     Ack,
+    /// Gives deliveries back.
+    Nack,
+    /// Keeps deliveries for longer.
+    Extend,
+    /// Makes deliveries dead letters.
+    Reject,
 }
 
 /// One route.
@@ -91,6 +97,27 @@ pub const ROUTES: &[Route] = &[
         operation: Operation::Ack,
         action: Action::Subscribe,
         summary: "Finish one delivery or many",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/nack",
+        operation: Operation::Nack,
+        action: Action::Subscribe,
+        summary: "Give deliveries back for another attempt, after a delay or the backoff",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/extend",
+        operation: Operation::Extend,
+        action: Action::Subscribe,
+        summary: "Lock deliveries for longer",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/reject",
+        operation: Operation::Reject,
+        action: Action::Subscribe,
+        summary: "Make deliveries dead letters now; stored before 200",
     },
 ];
 

@@ -8,3 +8,4 @@ mod limits;
 mod mesh;
 mod round;
 mod speed;
+mod verbs;

@@ -102,6 +102,7 @@ impl Mesh {
         let edge = HttpEdge::new(gate, intake, wanted.edge, readiness.clone(), stop.clone());
         let server = HttpServer::bind(wanted.server).expect("a free port");
         let address = server.local_addr();
+        tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
         tasks.spawn("tick", dispatcher.tick(tasks.stop()));
         let serving =
             server.serve(router(&edge), clock, HttpServerSignals::new("http", &signals), stop.clone());
