@@ -355,6 +355,7 @@ impl Groups {
         let membership = Membership { subscription, max_in_flight };
         group.state.lock().admit(&request.tenant, &request.client, membership.clone());
         inner.clients.joined(&request.tenant, &request.client, group);
+        inner.joined_with_stream(&request.tenant, &request.client, group);
         Ok(membership)
     }
 
@@ -401,6 +402,7 @@ impl Groups {
         }
         let inner = self.inner();
         inner.clients.left(tenant, client, group);
+        inner.left_with_stream(tenant, client, group);
         let now = inner.clock.now();
         let epoch = inner.positions.log().epoch();
         let mut batch = PositionBatch::new();

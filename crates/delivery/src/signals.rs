@@ -1,6 +1,6 @@
 //! Delivery's metrics.
 
-use mesh_base::{Counter, CounterFamily, Signals};
+use mesh_base::{Counter, CounterFamily, Gauge, Signals};
 
 /// Counters of the dispatcher.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct DeliverySignals {
     pub dropped: CounterFamily,
     /// Answers that never reached their client, so that their deliveries came back uncounted.
     pub returned: Counter,
+    /// Open streams.
+    pub streams: Gauge,
 }
 
 impl DeliverySignals {
@@ -39,6 +41,7 @@ impl DeliverySignals {
             dropped: signals
                 .counters("dropped", "Events that ended without an ack or a dead letter, by reason"),
             returned: signals.counter("returned", "Deliveries whose answer never reached the client"),
+            streams: signals.gauge("streams", "Open streams of clients"),
         }
     }
 

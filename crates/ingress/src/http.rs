@@ -7,8 +7,10 @@
 
 mod answer;
 mod body;
+mod charged;
 mod connection;
 mod connections;
+mod delivery_json;
 mod edge;
 mod errors;
 mod json;
@@ -21,6 +23,8 @@ mod routes;
 mod server;
 mod settle;
 mod socket;
+mod stream;
+mod stream_body;
 mod subscribe;
 mod subscribe_request;
 mod watch;

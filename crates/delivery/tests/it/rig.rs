@@ -74,6 +74,7 @@ impl Rig {
         let instance = InstanceId::new("one").expect("a legal name");
         let writer = Writer::new(&instance);
         let subscriptions = Arc::new(ClusterSubscriptionStore::load(&store, &writer).await.expect("loads"));
+        let tasks = Tasks::new();
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
@@ -89,11 +90,11 @@ impl Rig {
                 publish_timeout: Duration::from_secs(2),
             },
             signals: DeliverySignals::new(&signals),
+            stream_tasks: tasks.clone(),
         });
         let groups = Groups::new(dispatcher.clone(), subscriptions, true);
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, records| told.appended(topic, records)));
-        let tasks = Tasks::new();
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));

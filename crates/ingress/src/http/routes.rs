@@ -29,6 +29,8 @@ pub enum Operation {
     Unsubscribe,
     /// Hands out deliveries.
     Poll,
+    /// Pushes deliveries.
+    Stream,
     /// Finishes deliveries.
     Ack,
     /// Gives deliveries back.
@@ -90,6 +92,13 @@ pub const ROUTES: &[Route] = &[
         operation: Operation::Poll,
         action: Action::Subscribe,
         summary: "Receive deliveries, waiting for the first",
+    },
+    Route {
+        method: Method::GET,
+        path: "/events/stream",
+        operation: Operation::Stream,
+        action: Action::Subscribe,
+        summary: "Receive deliveries as server-sent events",
     },
     Route {
         method: Method::POST,

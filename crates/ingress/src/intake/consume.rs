@@ -1,8 +1,8 @@
-//! What a client receives, and what it says about it: poll, ack, nack, extend, reject.
+//! What a client receives, and what it says about it: poll, stream, ack, nack, extend, reject.
 
 use std::time::Duration;
 
-use mesh_delivery::{Answer, PollError, SettleOutcome};
+use mesh_delivery::{Answer, ClientStream, PollError, SettleOutcome};
 use mesh_frame::ClientId;
 use mesh_gate::Admitted;
 use thiserror::Error;
@@ -32,6 +32,13 @@ pub struct Poll {
     pub most: usize,
     /// How long to wait for the first.
     pub timeout: Duration,
+}
+
+/// Asks for deliveries for as long as the client is connected.
+#[derive(Clone, Debug)]
+pub struct OpenStream {
+    /// For whom.
+    pub client: ClientId,
 }
 
 /// Says that deliveries are done.
@@ -80,6 +87,15 @@ impl Intake {
         let entered = self.waiting_polls.enter(caller.tenant(), &poll.client, MOST_POLLS);
         let _waiting = entered.ok_or(ReceiveError::TooManyPolls(MOST_POLLS))?;
         Ok(self.dispatcher.poll(caller.tenant(), &poll.client, poll.most, poll.timeout).await?)
+    }
+
+    /// Opens a client's stream; one that it has open ends.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    pub fn stream(&self, admitted: Admitted<OpenStream>) -> Result<ClientStream, ReceiveError> {
+        let (open, caller) = admitted.into_parts();
+        Ok(self.dispatcher.stream(caller.tenant(), &open.client)?)
     }
 
     /// Finishes deliveries; one outcome each, in their order.

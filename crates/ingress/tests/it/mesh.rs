@@ -72,6 +72,7 @@ impl Mesh {
         let instance = InstanceId::new("test").expect("legal");
         let writer = Writer::new(&instance);
         let subscriptions = ClusterSubscriptionStore::load(&meta, &writer).await.expect("an empty store");
+        let tasks = Tasks::new();
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
@@ -87,6 +88,7 @@ impl Mesh {
                 publish_timeout: Duration::from_secs(5),
             },
             signals: DeliverySignals::new(&signals),
+            stream_tasks: tasks.clone(),
         });
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, count| told.appended(topic, count)));
@@ -97,7 +99,7 @@ impl Mesh {
             IntakeSettings { auto_create: wanted.auto_create, ..IntakeSettings::new(tenant.clone()) };
         let intake =
             Intake::new(storage.clone(), dispatcher.clone(), groups, settings, IntakeSignals::new(&signals));
-        let (readiness, stop, tasks) = (Readiness::new(), Stop::new(), Tasks::new());
+        let (readiness, stop) = (Readiness::new(), Stop::new());
         let gate = SecurityGate::open(tenant, &signals);
         let edge = HttpEdge::new(gate, intake, wanted.edge, readiness.clone(), stop.clone());
         let server = HttpServer::bind(wanted.server).expect("a free port");

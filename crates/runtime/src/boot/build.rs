@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mesh_admin::{AdminState, AdminToken, Health, HealthReport};
-use mesh_base::{Clock, Signals, Stop};
+use mesh_base::{Clock, Signals, Stop, Tasks};
 use mesh_delivery::{
     DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
     RetentionRules,
@@ -43,7 +43,7 @@ pub(super) struct Built {
     pub(super) data_dir: DataDir,
     pub(super) clock: Clock,
     pub(super) readiness: Readiness,
-    /// Ends waiting polls.
+    /// Ends waiting polls and streams.
     pub(super) polls_end: Stop,
     pub(super) health: Health,
     pub(super) storage: Storage,
@@ -51,6 +51,8 @@ pub(super) struct Built {
     pub(super) announcements: Arc<Announcements>,
     pub(super) subscriptions: Arc<ClusterSubscriptionStore>,
     pub(super) dispatcher: ReliableDispatcher,
+    /// What serves open streams.
+    pub(super) stream_tasks: Tasks,
     pub(super) groups: Groups,
     pub(super) retention: RetentionRules,
     pub(super) traffic: HttpServer,
@@ -123,6 +125,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         Topology::PartitionOwnedPull => anyhow::bail!("PARTITION_OWNED_PULL needs a shared Meta store"),
     };
     let delivery_signals = DeliverySignals::new(&signals);
+    let stream_tasks = Tasks::new();
     let dispatcher = ReliableDispatcher::new(Foundations {
         clock,
         storage: storage.clone(),
@@ -138,6 +141,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
             publish_timeout: settings.topics.publish_timeout,
         },
         signals: delivery_signals.clone(),
+        stream_tasks: stream_tasks.clone(),
     });
     let groups = Groups::new(dispatcher.clone(), subscriptions.clone(), settings.topics.auto_create);
     tracing::info!("delivery topology={}", topology.as_str());
@@ -167,6 +171,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         },
         answers_in_flight_bytes: settings.http.max_in_flight_poll_bytes,
         instance_url: settings.http.advertised_url.clone().unwrap_or_default(),
+        ..HttpEdgeSettings::default()
     };
     let edge = HttpEdge::new(gate, intake, edge, readiness.clone(), polls_end.clone());
     let traffic_router = mesh_ingress::http::router(&edge);
@@ -195,6 +200,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         announcements,
         subscriptions,
         dispatcher,
+        stream_tasks,
         groups,
         retention: RetentionRules {
             max_age: settings.storage.retention_max_age,
@@ -223,7 +229,8 @@ fn bind(name: &'static str, host: &str, port: u16, settings: &Settings) -> anyho
         idle: settings.http.idle_timeout,
         write: Duration::from_secs(30),
     };
-    server.drain_timeout = settings.instance.shutdown_timeout;
+    // A client that does not read is cut in time for the rest to end within the whole bound.
+    server.drain_timeout = settings.instance.shutdown_timeout.mul_f64(0.8);
     HttpServer::bind(server).with_context(|| format!("the {name} port cannot be bound at {host}:{port}"))
 }
 
