@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
-    Answer, AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, Mode,
-    ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
+    Answer, AskedSettings, Delivery, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups,
+    Mode, ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
 };
 use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
 use mesh_meta::{MetaStore, faulty::FaultyMeta, memory::MemoryMeta};
@@ -177,8 +177,11 @@ pub(crate) struct Got {
 }
 
 pub(crate) fn got(answer: &Answer) -> Vec<Got> {
-    answer
-        .deliveries()
+    got_of(answer.deliveries())
+}
+
+pub(crate) fn got_of(deliveries: &[Delivery]) -> Vec<Got> {
+    deliveries
         .iter()
         .map(|delivery| Got {
             event: delivery.record.record().event.id().to_owned(),

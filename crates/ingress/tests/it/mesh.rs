@@ -46,6 +46,7 @@ pub(crate) struct Mesh {
     pub(crate) readiness: Readiness,
     pub(crate) signals: Signals,
     pub(crate) storage: Storage,
+    pub(crate) groups: Groups,
     pub(crate) stop: Stop,
     tasks: Tasks,
     _home: tempfile::TempDir,
@@ -97,8 +98,13 @@ impl Mesh {
         let tenant = TenantId::new("default").expect("legal");
         let settings =
             IntakeSettings { auto_create: wanted.auto_create, ..IntakeSettings::new(tenant.clone()) };
-        let intake =
-            Intake::new(storage.clone(), dispatcher.clone(), groups, settings, IntakeSignals::new(&signals));
+        let intake = Intake::new(
+            storage.clone(),
+            dispatcher.clone(),
+            groups.clone(),
+            settings,
+            IntakeSignals::new(&signals),
+        );
         let (readiness, stop) = (Readiness::new(), Stop::new());
         let gate = SecurityGate::open(tenant, &signals);
         let edge = HttpEdge::new(gate, intake, wanted.edge, readiness.clone(), stop.clone());
@@ -110,7 +116,7 @@ impl Mesh {
             server.serve(router(&edge), clock, HttpServerSignals::new("http", &signals), stop.clone());
         tasks.spawn("serve", async move { serving.await.expect("the socket is fine") });
         readiness.open();
-        Self { address, readiness, signals, storage, stop, tasks, _home: home }
+        Self { address, readiness, signals, storage, groups, stop, tasks, _home: home }
     }
 
     /// Waits until the gate has admitted this many requests, so that the last of them is past it.
@@ -123,6 +129,17 @@ impl Mesh {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         panic!("{requests} requests were not admitted in time:\n{}", self.signals.text());
+    }
+
+    /// Waits until the metrics have a line.
+    pub(crate) async fn shows(&self, line: &str) {
+        for _ in 0..1_000 {
+            if self.signals.text().lines().any(|found| found == line) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("never {line}:\n{}", self.signals.text());
     }
 
     /// Stops the server and waits until every connection has ended.
