@@ -9,4 +9,5 @@ mod documents;
 mod limits;
 mod publish;
 mod recovery;
+mod streams;
 mod subscribe;
