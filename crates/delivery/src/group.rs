@@ -237,6 +237,12 @@ impl GroupState {
         }
     }
 
+    /// How many streams of other members could take something.
+    pub(crate) fn streams_with_room(&self, other_than: Member) -> usize {
+        let others = self.streams.all().filter(|stream| stream.member != other_than);
+        others.filter(|stream| self.window(stream.member) > 0 && stream.mailbox.has_plenty()).count()
+    }
+
     /// Wakes those who wait and could be given something: any for what is free, and the members that alone
     /// may go on with a key.
     pub(crate) fn wake(&self, waiters: &Waiters) {

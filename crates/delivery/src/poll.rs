@@ -282,10 +282,11 @@ impl Inner {
         }
         let mut batch = PositionBatch::new();
         self.signals.returned.inc_by(state.advance(now, &mut batch));
-        let share = state.available().div_ceil(group.waiters.len().max(1)).max(1);
+        let others = group.waiters.len().max(1) + state.streams_with_room(member);
+        let share = state.available().div_ceil(others).max(1);
         let most = most.min(share).min(state.window(member));
         let demand = Demand { member, most, bytes, at_least_one: true, by_stream: false };
-        let mut looking = Looking { now, state, waiters: &group.waiters, batch: &mut batch };
+        let mut looking = Looking::new(now, state, &group.waiters, &mut batch);
         let Took { taken, cold, more } = self.take(&mut looking, demand);
         let commit =
             (!batch.is_empty()).then(|| self.positions.log().commit(epoch, batch, Durability::Logged));

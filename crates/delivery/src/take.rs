@@ -33,8 +33,7 @@ pub(crate) struct Took {
 /// Who waits for something right now and may have it.
 pub(crate) struct Present<'a> {
     limits: &'a HashMap<Member, u32>,
-    /// Those whose window was full when this look began.
-    full: Vec<Member>,
+    full: &'a [Member],
     waiters: &'a Waiters,
     waiting: OnceCell<Vec<u64>>,
     streams: &'a GroupStreams,
@@ -51,20 +50,34 @@ impl Present<'_> {
 
 /// A group's state as one look sees it.
 pub(crate) struct Looking<'a> {
-    pub(crate) now: UnixMillis,
+    now: UnixMillis,
     pub(crate) state: &'a mut GroupState,
-    pub(crate) waiters: &'a Waiters,
-    pub(crate) batch: &'a mut PositionBatch,
+    waiters: &'a Waiters,
+    batch: &'a mut PositionBatch,
+    /// Those whose window was full when this look began.
+    full: Vec<Member>,
+}
+
+impl<'a> Looking<'a> {
+    /// A look at a group whose lanes were brought to now.
+    pub(crate) fn new(
+        now: UnixMillis,
+        state: &'a mut GroupState,
+        waiters: &'a Waiters,
+        batch: &'a mut PositionBatch,
+    ) -> Self {
+        let full = state.windows.full(&state.limits);
+        Self { now, state, waiters, batch, full }
+    }
 }
 
 impl Inner {
     /// Takes for a member, lane by lane, and stages it. The demand holds for all lanes together.
     pub(crate) fn take(&self, looking: &mut Looking<'_>, demand: Demand) -> Took {
-        let Looking { now, state, waiters, batch } = looking;
+        let Looking { now, state, waiters, batch, full } = looking;
         let now = *now;
         let GroupState { settings, terms, limits, windows, lanes, streams, turn, .. } = &mut **state;
-        let present =
-            Present { full: windows.full(limits), limits, waiters, waiting: OnceCell::new(), streams };
+        let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
         let judge = Judge {
             verdict: &|record| crate::group::verdict(settings, record, now),
             has_demand: &|other| present.has_demand(other),

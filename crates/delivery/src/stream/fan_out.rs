@@ -191,6 +191,7 @@ impl Inner {
             cold: None,
             more: false,
         };
+        let mut looking = Looking::new(now, state, &group.waiters, &mut batch);
         for (stream, room, credit) in ready {
             let demand = Demand {
                 member: stream.member,
@@ -199,13 +200,12 @@ impl Inner {
                 at_least_one: room.is_empty,
                 by_stream: true,
             };
-            let mut looking = Looking { now, state: &mut *state, waiters: &group.waiters, batch: &mut batch };
             let its = self.take(&mut looking, demand);
             took.to.extend(its.taken.iter().map(|_| stream.clone()));
             took.taken.extend(its.taken);
             took.cold = took.cold.or(its.cold);
             took.more |= its.more;
-            if state.available() == 0 {
+            if looking.state.available() == 0 {
                 break;
             }
         }

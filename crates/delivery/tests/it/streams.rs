@@ -252,12 +252,13 @@ async fn a_mailbox_is_bounded_in_bytes_and_takes_one_event_of_any_size() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_in_a_mailbox_past_its_lock_is_not_counted_as_tried() {
     let rig = Rig::new().await;
-    rig.subscribe("c", Mode::LoadBalance, quick()).await;
+    let asked = AskedSettings { ack_timeout_ms: Some(400), ..quick() };
+    rig.subscribe("c", Mode::LoadBalance, asked).await;
     rig.publish_ids(0..100).await;
     let reader = rig.stream("c");
-    // Ten locks of a hundred milliseconds; two attempts would be all.
-    let later = rig.clock.elapsed() + Duration::from_secs(1);
-    rig.until("ten locks ran out", || rig.clock.elapsed() > later).await;
+    // Two attempts would be all.
+    let later = rig.clock.elapsed() + Duration::from_millis(1_500);
+    rig.until("three locks ran out", || rig.clock.elapsed() > later).await;
     assert_eq!(rig.dispatcher.dead_letters(&topic(), 10).await.expect("browsed").len(), 0);
     let mut seen = Vec::new();
     while seen.len() < 100 {
@@ -266,7 +267,53 @@ async fn what_waits_in_a_mailbox_past_its_lock_is_not_counted_as_tried() {
         assert_eq!(rig.ack(&got.iter().collect::<Vec<_>>()).await, vec![SettleOutcome::Settled; got.len()]);
         seen.extend(got);
     }
-    assert_eq!(events(&seen), names(0..100));
+    // What returns while it is read comes after the others.
+    let mut ids: Vec<u32> = seen.iter().map(|got| got.event.parse().expect("a number")).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..100).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_runs_out_brings_the_event_again_over_the_open_stream() {
+    // covers: U50
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, quick()).await;
+    let reader = rig.stream("c");
+    rig.publish_ids(0..2).await;
+    let got = reader.read(2).await;
+    assert_eq!(rig.ack(&[&got[1]]).await, [SettleOutcome::Settled]);
+    let again = reader.read(1).await;
+    assert_eq!((again[0].event.as_str(), again[0].attempt), ("0", 2));
+    rig.until("the dead letter", || rig.dispatcher.pending_count() == 0).await;
+    assert_eq!(rig.dispatcher.dead_letters(&topic(), 10).await.expect("browsed").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_window_holds_a_stream_until_something_is_settled() {
+    let rig = Rig::new().await;
+    let request = mesh_delivery::Subscribe {
+        tenant: tenant(),
+        client: client("c"),
+        topic: topic(),
+        mode: Mode::LoadBalance,
+        group: None,
+        asked: patient(),
+        max_in_flight: Some(3),
+        start: mesh_delivery::StartAt::Latest,
+        principal: None,
+    };
+    rig.groups.subscribe(request).await.expect("subscribed");
+    let reader = rig.stream("c");
+    rig.publish_ids(0..10).await;
+    let mut got = reader.read(3).await;
+    reader.reads_nothing().await;
+    while got.len() < 10 {
+        let last = &got[got.len() - 1];
+        assert_eq!(rig.ack(&[last]).await, [SettleOutcome::Settled]);
+        got.extend(reader.read(1).await);
+        assert_eq!(rig.held(), 3);
+    }
+    assert_eq!(events(&got), names(0..10));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
