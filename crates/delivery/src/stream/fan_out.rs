@@ -5,9 +5,12 @@
 //! other and a partition's events reach a stream in order. While the ledger cannot write, the streams stay
 //! open and are told so.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    FutureExt,
+    stream::{FuturesUnordered, StreamExt},
+};
 use mesh_base::Stop;
 use mesh_frame::{Offset, PartitionId};
 use mesh_push::{Overflow, Room};
@@ -65,7 +68,7 @@ impl Inner {
     pub(crate) async fn fan_out(self: Arc<Self>, fan: Arc<Fan>, stop: Stop) {
         let mut serving = FuturesUnordered::new();
         loop {
-            serving.extend(fan.take_due().into_iter().map(|group| self.serve(group)));
+            serving.extend(fan.take_due().into_iter().map(|group| self.keep_serving(group)));
             let is_ending = fan.stop.is_signalled();
             if is_ending && serving.is_empty() {
                 return;
@@ -76,6 +79,14 @@ impl Inner {
                 () = fan.something_due() => {}
                 Some(()) = serving.next(), if !serving.is_empty() => {}
             }
+        }
+    }
+
+    /// Serves a group; a defect that shows there does not end the other groups' streams.
+    async fn keep_serving(self: &Arc<Self>, group: u64) {
+        while AssertUnwindSafe(self.serve(group)).catch_unwind().await.is_err() {
+            tracing::error!(group, "serving the streams of a group panicked; it is served again");
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
