@@ -66,6 +66,8 @@ pub struct DeliveryLimits {
     pub subscriptions_per_client: usize,
     /// Bytes an answer to a poll may have.
     pub answer_bytes: usize,
+    /// How long a client may leave lie what its stream has for it.
+    pub stream_unread: Duration,
     /// How long an append of a dead letter may take.
     pub publish_timeout: Duration,
 }

@@ -59,6 +59,8 @@ pub struct Mailbox<T> {
 struct Contents<T> {
     items: VecDeque<(usize, T)>,
     bytes: usize,
+    /// Since when the reader has taken nothing although something lay here, in milliseconds.
+    unread_since: Option<u64>,
     /// Somebody asked for room while something lay here.
     awaited: bool,
     comment: Option<&'static str>,
@@ -80,6 +82,7 @@ impl<T> Mailbox<T> {
         let contents = Contents {
             items: VecDeque::new(),
             bytes: 0,
+            unread_since: None,
             awaited: false,
             comment: None,
             closed: None,
@@ -112,7 +115,7 @@ impl<T> Mailbox<T> {
 
     /// Puts items in, each with its bytes, and wakes the reader once. Gives back what does not fit, or all of
     /// them when it is closed.
-    pub fn put(&self, items: Vec<(usize, T)>, overflow: Overflow) -> Vec<T> {
+    pub fn put(&self, items: Vec<(usize, T)>, overflow: Overflow, now_ms: u64) -> Vec<T> {
         let mut contents = self.contents.lock();
         let mut back = Vec::new();
         for (bytes, item) in items {
@@ -128,6 +131,7 @@ impl<T> Mailbox<T> {
         }
         contents.awaited |= !back.is_empty();
         if !contents.items.is_empty() {
+            contents.unread_since.get_or_insert(now_ms);
             contents.wake();
         }
         back
@@ -152,12 +156,13 @@ impl<T> Mailbox<T> {
         if let Some((first, _)) = contents.items.front() {
             return Poll::Ready(Waiting::Items { first: *first, all: contents.bytes });
         }
+        contents.unread_since = None;
         contents.reader = Some(cx.waker().clone());
         Poll::Pending
     }
 
     /// Takes items of that many bytes together, in their order, and at least one. `true`: somebody asked for room.
-    pub fn take(&self, most_bytes: usize) -> (Vec<T>, bool) {
+    pub fn take(&self, most_bytes: usize, now_ms: u64) -> (Vec<T>, bool) {
         let mut contents = self.contents.lock();
         let mut taken = Vec::new();
         let mut bytes = 0;
@@ -170,7 +175,13 @@ impl<T> Mailbox<T> {
             taken.push(item);
         }
         contents.bytes -= bytes;
+        contents.unread_since = (!contents.items.is_empty()).then_some(now_ms);
         (taken, std::mem::take(&mut contents.awaited))
+    }
+
+    /// For how many milliseconds the reader has left lie what was here.
+    pub fn unread_for_ms(&self, now_ms: u64) -> u64 {
+        self.contents.lock().unread_since.map_or(0, |since| now_ms.saturating_sub(since))
     }
 
     /// Takes out what a condition holds for.
@@ -212,14 +223,14 @@ mod tests {
     fn it_holds_no_more_than_its_bounds_and_one_item_of_any_size() {
         let mailbox = Mailbox::new(3, 100);
         assert_eq!(mailbox.room(), Room { items: 3, bytes: 100, is_empty: true });
-        assert_eq!(mailbox.put(sized(&[40, 40, 40, 1]), Overflow::Refuse), [40, 1], "the rest in order");
+        assert_eq!(mailbox.put(sized(&[40, 40, 40, 1]), Overflow::Refuse, 0), [40, 1], "the rest in order");
         assert_eq!(mailbox.room(), Room { items: 1, bytes: 20, is_empty: false });
-        assert_eq!(mailbox.take(1_000), (vec![40, 40], true));
-        assert_eq!(mailbox.put(sized(&[500, 1]), Overflow::Refuse), [1]);
-        assert_eq!(mailbox.take(0), (vec![500], true), "at least one");
-        assert_eq!(mailbox.put(sized(&[60, 60, 1, 1, 1]), Overflow::Keep), [0; 0]);
+        assert_eq!(mailbox.take(1_000, 0), (vec![40, 40], true));
+        assert_eq!(mailbox.put(sized(&[500, 1]), Overflow::Refuse, 0), [1]);
+        assert_eq!(mailbox.take(0, 0), (vec![500], true), "at least one");
+        assert_eq!(mailbox.put(sized(&[60, 60, 1, 1, 1]), Overflow::Keep, 0), [0; 0]);
         assert_eq!(mailbox.remove_if(|item| *item == 1), [1, 1, 1]);
-        assert_eq!(mailbox.take(100), (vec![60], false), "nobody asked for room");
+        assert_eq!(mailbox.take(100, 0), (vec![60], false), "nobody asked for room");
     }
 
     #[tokio::test]
@@ -227,17 +238,34 @@ mod tests {
         let mailbox = Mailbox::new(3, 100);
         let waiting = || poll_fn(|cx| mailbox.poll_waiting(cx));
         let put = async {
-            assert!(mailbox.put(sized(&[7, 8]), Overflow::Refuse).is_empty());
+            assert!(mailbox.put(sized(&[7, 8]), Overflow::Refuse, 0).is_empty());
         };
         let (found, ()) = tokio::join!(waiting(), put);
         assert_eq!(found, Waiting::Items { first: 7, all: 15 });
         mailbox.say("a word");
         assert_eq!(waiting().await, Waiting::Comment("a word"));
-        assert_eq!(mailbox.take(7), (vec![7], false));
+        assert_eq!(mailbox.take(7, 0), (vec![7], false));
         assert_eq!(mailbox.close("over"), [8]);
         assert_eq!(mailbox.close("again"), [0; 0]);
         assert_eq!(waiting().await, Waiting::Closed("over"));
-        assert_eq!(mailbox.put(sized(&[1]), Overflow::Keep), [1]);
+        assert_eq!(mailbox.put(sized(&[1]), Overflow::Keep, 0), [1]);
         assert_eq!(mailbox.room().items, 0);
+    }
+
+    #[test]
+    fn who_leaves_lie_what_is_there_is_known_by_its_time_and_a_caught_up_reader_is_not() {
+        let mailbox = Mailbox::new(3, 100);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(mailbox.unread_for_ms(50), 0);
+        assert!(mailbox.put(sized(&[1, 2]), Overflow::Refuse, 100).is_empty());
+        assert_eq!(mailbox.unread_for_ms(150), 50);
+        assert_eq!(mailbox.take(1, 200).0, [1]);
+        assert_eq!(mailbox.unread_for_ms(230), 30, "it reads");
+        assert_eq!(mailbox.remove_if(|_| true), [2]);
+        assert!(mailbox.put(sized(&[3]), Overflow::Refuse, 240).is_empty());
+        assert_eq!(mailbox.unread_for_ms(250), 50, "what was taken away was not read");
+        assert_eq!(mailbox.remove_if(|_| true), [3]);
+        assert!(mailbox.poll_waiting(&mut cx).is_pending());
+        assert_eq!(mailbox.unread_for_ms(900), 0, "it waits for more");
     }
 }

@@ -270,7 +270,7 @@ impl Inner {
         for Mail { stream, parcels } in mail {
             // Under the group's lock: a stream that was replaced or closed since gets nothing more.
             let back = if state.streams.is_open(&stream) {
-                stream.mailbox.put(parcels, overflow)
+                stream.mailbox.put(parcels, overflow, now.0)
             } else {
                 parcels.into_iter().map(|(_, parcel)| parcel).collect()
             };

@@ -86,7 +86,7 @@ impl ClientStream {
     /// Takes deliveries of about that many bytes, and at least one, to be written now. Those that were
     /// withdrawn or timed out meanwhile are left out, so that there may be none.
     pub fn take(&self, most_bytes: usize) -> Vec<Delivery> {
-        let (parcels, awaited) = self.stream.mailbox.take(most_bytes);
+        let (parcels, awaited) = self.stream.mailbox.take(most_bytes, self.dispatcher.clock.now().0);
         let deliveries = self.dispatcher.standing(parcels);
         if awaited {
             self.dispatcher.stream_has_room(&self.stream);
@@ -101,7 +101,7 @@ impl ClientStream {
 
 impl Drop for ClientStream {
     fn drop(&mut self) {
-        self.dispatcher.close_stream(&self.stream);
+        self.dispatcher.close_stream(&self.stream, "closed");
     }
 }
 

@@ -91,9 +91,10 @@ impl Inner {
         Ok(stream)
     }
 
-    pub(crate) fn close_stream(self: &Arc<Self>, stream: &Arc<Stream>) {
+    /// Ends a stream. What it was told first as the reason stands.
+    pub(crate) fn close_stream(self: &Arc<Self>, stream: &Arc<Stream>, reason: &'static str) {
         let mut registry = self.streams.registry.lock();
-        let unwritten = stream.mailbox.close("closed");
+        let unwritten = stream.mailbox.close(reason);
         let key = (stream.tenant.clone(), stream.client.clone());
         // One that was replaced has nothing left: whoever took over saw to it.
         if registry.open.get(&key).is_some_and(|open| Arc::ptr_eq(&open.stream, stream))
@@ -103,6 +104,19 @@ impl Inner {
                 self.unseat(&mut registry, group, stream.member, &unwritten);
             }
             self.count_streams(&registry);
+        }
+    }
+
+    /// Ends the streams whose clients have left lie what is for them for too long: over HTTP/2 a connection
+    /// goes on while one of its streams stands still.
+    pub(crate) fn close_stalled_streams(self: &Arc<Self>) {
+        let now = self.clock.now().0;
+        let patience = u64::try_from(self.limits.stream_unread.as_millis()).unwrap_or(u64::MAX);
+        let open: Vec<Arc<Stream>> =
+            self.streams.registry.lock().open.values().map(|open| open.stream.clone()).collect();
+        for stream in open.into_iter().filter(|stream| stream.mailbox.unread_for_ms(now) > patience) {
+            tracing::info!(client = %stream.client, "a stream was not read for too long; closed");
+            self.close_stream(&stream, "the client did not read");
         }
     }
 

@@ -87,6 +87,7 @@ impl Rig {
                 outstanding_total: 1_000_000,
                 subscriptions_per_client: 10,
                 answer_bytes: 8 << 20,
+                stream_unread: Duration::from_secs(3),
                 publish_timeout: Duration::from_secs(2),
             },
             signals: DeliverySignals::new(&signals),

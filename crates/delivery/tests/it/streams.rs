@@ -317,6 +317,27 @@ async fn a_full_window_holds_a_stream_until_something_is_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_stands_still_too_long_ends_and_one_with_nothing_to_read_does_not() {
+    // covers: U124
+    let rig = Rig::new().await;
+    rig.subscribe("still", Mode::Broadcast, quick()).await;
+    rig.subscribe("idle", Mode::LoadBalance, patient()).await;
+    let (still, idle) = (rig.stream("still"), rig.stream("idle"));
+    rig.publish_ids(0..10).await;
+    let got = idle.read(10).await;
+    rig.ack(&got.iter().collect::<Vec<_>>()).await;
+    idle.reads_nothing().await;
+    // Three seconds in this rig; the events' locks run out and are renewed many times meanwhile.
+    let later = rig.clock.elapsed() + Duration::from_secs(5);
+    rig.until("the end of patience", || rig.clock.elapsed() > later).await;
+    assert!(still.end().await.contains("did not read"));
+    rig.publish_ids(10..11).await;
+    assert_eq!(events(&idle.read(1).await), ["10"]);
+    drop(still);
+    assert_eq!(attempts(&rig.stream("still").read(11).await), [1; 11]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_order_of_a_key_survives_the_loss_of_its_stream() {
     // covers: U37
     let rig = Rig::new().await;

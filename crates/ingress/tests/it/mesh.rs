@@ -86,6 +86,7 @@ impl Mesh {
                 outstanding_total: 100_000,
                 subscriptions_per_client: 3,
                 answer_bytes: 8 << 20,
+                stream_unread: Duration::from_secs(30),
                 publish_timeout: Duration::from_secs(5),
             },
             signals: DeliverySignals::new(&signals),

@@ -38,6 +38,9 @@ use crate::config::{
 /// The log's memtable; RocksDB preallocates a little more for each write-ahead log file.
 const LOG_WRITE_BUFFER: usize = 32 << 20;
 
+/// Who does not read what is sent for that long is cut off.
+const NOT_READING: Duration = Duration::from_secs(30);
+
 /// Everything that was built.
 pub(super) struct Built {
     pub(super) data_dir: DataDir,
@@ -138,6 +141,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
             outstanding_total: count(settings.delivery.max_outstanding_total),
             subscriptions_per_client: count(settings.delivery.max_subscriptions_per_client),
             answer_bytes: 8 << 20,
+            stream_unread: NOT_READING,
             publish_timeout: settings.topics.publish_timeout,
         },
         signals: delivery_signals.clone(),
@@ -224,11 +228,8 @@ fn count(number: u64) -> usize {
 fn bind(name: &'static str, host: &str, port: u16, settings: &Settings) -> anyhow::Result<HttpServer> {
     let mut server = HttpServerSettings::new(name, host, port);
     server.max_connections = count(settings.http.max_connections);
-    server.patience = Patience {
-        head: settings.http.header_timeout,
-        idle: settings.http.idle_timeout,
-        write: Duration::from_secs(30),
-    };
+    server.patience =
+        Patience { head: settings.http.header_timeout, idle: settings.http.idle_timeout, write: NOT_READING };
     // A client that does not read is cut in time for the rest to end within the whole bound.
     server.drain_timeout = settings.instance.shutdown_timeout.mul_f64(0.8);
     HttpServer::bind(server).with_context(|| format!("the {name} port cannot be bound at {host}:{port}"))
