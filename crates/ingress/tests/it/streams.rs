@@ -238,3 +238,34 @@ async fn a_stop_ends_streams_with_a_word_and_does_not_wait_for_who_does_not_read
     assert_eq!(waiting.reply().await.expect("an answer").body, "[]");
     drop(stalled);
 }
+
+#[tokio::test]
+async fn a_stream_over_http_2_has_its_events_too_and_ends_when_its_client_resets_it() {
+    use http_body_util::{BodyExt, Empty};
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    let mesh = Mesh::start().await;
+    let mut client = Client::connect(mesh.address).await;
+    client.subscribe("c", "t").await;
+    let socket = tokio::net::TcpStream::connect(mesh.address).await.expect("a connection");
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(socket))
+            .await
+            .expect("HTTP/2");
+    let tasks = mesh_base::Tasks::new();
+    tasks.spawn("client", async move { drop(connection.await) });
+    let request = http::Request::get(format!("http://{}/events/stream?clientId=c", mesh.address))
+        .body(Empty::<bytes::Bytes>::new())
+        .expect("a request");
+    let mut response = sender.send_request(request).await.expect("headers at once");
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    client.publish("t", "1").await;
+    let frame = response.frame().await.expect("a frame").expect("data").into_data().expect("data");
+    let text = String::from_utf8(frame.to_vec()).expect("UTF-8");
+    assert!(text.starts_with("id: ") && text.contains("\ndata: {") && text.ends_with("\n\n"), "{text}");
+    drop(response);
+    mesh.shows("eventmesh_streams 0").await;
+    // It is due at once, for a poll too.
+    let again = client.poll("c", "&timeoutMs=5000").await;
+    assert_eq!(again[0]["attempt"], 2);
+    mesh.shut_down().await;
+}
