@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use mesh_base::{BackendError, Clock, UnixMillis};
+use mesh_base::{BackendError, Clock, Tasks, UnixMillis};
 use mesh_frame::{ClientId, Epoch, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::{
@@ -31,6 +31,7 @@ use crate::{
     group::{Group, PartitionLane, member_of},
     lane::Member,
     schedule::Schedule,
+    stream::Streams,
 };
 
 /// The ledger cannot write or be read now: the same request can be tried again.
@@ -73,6 +74,8 @@ pub struct DeliveryLimits {
     pub subscriptions_per_client: usize,
     /// Bytes an answer to a poll may have.
     pub answer_bytes: usize,
+    /// How long a client may leave lie what its stream has for it.
+    pub stream_unread: Duration,
     /// How long an append of a dead letter may take.
     pub publish_timeout: Duration,
 }
@@ -95,6 +98,8 @@ pub struct Foundations {
     pub limits: DeliveryLimits,
     /// Metrics.
     pub signals: DeliverySignals,
+    /// Whose tasks serve streams. To be shut down after the last stream is closed.
+    pub stream_tasks: Tasks,
 }
 
 /// The dispatcher; cheap to clone.
@@ -121,6 +126,7 @@ pub(crate) struct Inner {
     pub(crate) condemned: Mutex<Vec<u64>>,
     pub(crate) condemned_signal: Notify,
     pub(crate) buried_signal: Notify,
+    pub(crate) streams: Streams,
 }
 
 /// Every group, by number, by id and by topic.
@@ -173,6 +179,7 @@ impl ReliableDispatcher {
             condemned: Mutex::default(),
             condemned_signal: Notify::new(),
             buried_signal: Notify::new(),
+            streams: Streams::new(on.stream_tasks),
         }))
     }
 
@@ -180,9 +187,10 @@ impl ReliableDispatcher {
     pub fn appended(&self, topic: &TopicName, records: usize) {
         let groups = self.0.groups.read();
         for group in groups.by_topic.get(topic).into_iter().flatten() {
-            if !group.waiters.is_empty() {
+            if !group.waiters.is_empty() || group.streams.load(Ordering::SeqCst) > 0 {
                 let state = group.state.lock();
                 group.waiters.wake(records, |member| state.has_room(Member(member)));
+                state.streams.wake();
             }
         }
     }
@@ -327,9 +335,7 @@ impl Inner {
             if state.epoch != Some(epoch) {
                 return false;
             }
-            for lane in &mut state.lanes {
-                lane.lane.advance(now, &state.terms, &mut state.windows, &mut batch);
-            }
+            self.signals.returned.inc_by(state.advance(now, &mut batch));
             self.commit_later(epoch, batch);
             state.lanes.iter().any(|lane| lane.lane.condemned().next().is_some())
         };

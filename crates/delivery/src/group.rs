@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -15,7 +15,7 @@ use mesh_base::{BackendError, UnixMillis};
 use mesh_frame::{ClientId, Offset, SubscriptionId, TenantId};
 use mesh_push::Waiters;
 use mesh_state::{
-    positions::{Cursor, DeliveryStateStore, LaneKey, LedgerEpoch, OffsetStore, Positions},
+    positions::{Cursor, DeliveryStateStore, LaneKey, LedgerEpoch, OffsetStore, PositionBatch, Positions},
     shared::{GroupId, GroupKind},
 };
 use mesh_storage::{Cached, LogRecord, Partition, Topic};
@@ -25,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     lane::{AckMode, Lane, Member, Source, Terms, Verdict, Windows},
     settings::Settings,
+    stream::{GroupStreams, Parcel},
 };
 
 /// A member as its group knows it.
@@ -46,6 +47,8 @@ pub struct Group {
     pub(crate) topic: Arc<Topic>,
     pub(crate) state: Mutex<GroupState>,
     pub(crate) waiters: Waiters,
+    /// How many streams its members have open.
+    pub(crate) streams: AtomicUsize,
     pub(crate) loading: tokio::sync::Mutex<()>,
     /// When the ticker looks at it next, in milliseconds; `u64::MAX`: not at all.
     pub(crate) scheduled: AtomicU64,
@@ -68,6 +71,8 @@ pub(crate) struct GroupState {
     /// The view of the database the lanes are of; `None`: not loaded.
     pub(crate) epoch: Option<LedgerEpoch>,
     pub(crate) turn: usize,
+    /// The streams of its members.
+    pub(crate) streams: GroupStreams,
 }
 
 /// A lane with its partition.
@@ -100,8 +105,10 @@ impl Group {
                 lanes: Vec::new(),
                 epoch: None,
                 turn: 0,
+                streams: GroupStreams::new(number),
             }),
             waiters: Waiters::default(),
+            streams: AtomicUsize::new(0),
             loading: tokio::sync::Mutex::new(()),
             scheduled: AtomicU64::new(u64::MAX),
             dirty: AtomicBool::new(false),
@@ -194,28 +201,70 @@ impl GroupState {
 
     /// Whether a member's window has room.
     pub(crate) fn has_room(&self, member: Member) -> bool {
-        self.terms.ack == AckMode::Auto
-            || self.limits.get(&member).is_some_and(|most| self.windows.of(member) < *most)
+        self.window(member) > 0
+    }
+
+    /// Brings every lane to now. What waits in a mailbox with its lock run out goes back before that; how
+    /// many did.
+    pub(crate) fn advance(&mut self, now: UnixMillis, batch: &mut PositionBatch) -> u64 {
+        let is_due = self.next_timer().is_some_and(|at| at <= now);
+        let late = if is_due { self.streams.take_late(now) } else { Vec::new() };
+        self.give_back(&late, now, batch);
+        for lane in &mut self.lanes {
+            lane.lane.advance(now, &self.terms, &mut self.windows, batch);
+        }
+        late.len() as u64
+    }
+
+    /// Stages the return of what never was written to a stream.
+    pub(crate) fn give_back(&mut self, parcels: &[Parcel], now: UnixMillis, batch: &mut PositionBatch) {
+        for Parcel { partition, hand_out, .. } in parcels {
+            if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.partition.id() == *partition) {
+                let offset = hand_out.record.offset();
+                lane.lane.give_back(offset, hand_out.serial, now, &mut self.windows, batch);
+            }
+        }
+    }
+
+    /// What a member's window has left.
+    pub(crate) fn window(&self, member: Member) -> usize {
+        match self.terms.ack {
+            AckMode::Auto => usize::MAX,
+            AckMode::Explicit => {
+                let most = self.limits.get(&member).copied().unwrap_or(0);
+                most.saturating_sub(self.windows.of(member)) as usize
+            }
+        }
+    }
+
+    /// How many streams of other members could take something.
+    pub(crate) fn streams_with_room(&self, other_than: Member) -> usize {
+        let others = self.streams.all().filter(|stream| stream.member != other_than);
+        others.filter(|stream| self.window(stream.member) > 0 && stream.mailbox.has_plenty()).count()
     }
 
     /// Wakes those who wait and could be given something: any for what is free, and the members that alone
     /// may go on with a key.
     pub(crate) fn wake(&self, waiters: &Waiters) {
-        if waiters.is_empty() {
+        if waiters.is_empty() && self.streams.is_empty() {
             return;
         }
         if self.has_work() {
             waiters.wake(self.available(), |member| self.has_room(Member(member)));
+            self.streams.wake();
         }
         for runner in self.lanes.iter().flat_map(|lane| lane.lane.runners()) {
             self.wake_member(waiters, runner);
         }
     }
 
-    /// Wakes one poll of a member that has room.
+    /// Wakes one poll of a member that has room, and its stream.
     pub(crate) fn wake_member(&self, waiters: &Waiters, member: Member) {
         if self.has_room(member) {
             waiters.wake(1, |other| other == member.0);
+            if self.streams.has(member) {
+                self.streams.wake();
+            }
         }
     }
 

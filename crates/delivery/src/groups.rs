@@ -356,6 +356,7 @@ impl Groups {
         group.state.lock().admit(&request.tenant, &request.client, membership.clone());
         inner.clients.joined(&request.tenant, &request.client, group);
         inner.look_again(&request.tenant, &request.client);
+        inner.joined_with_stream(&request.tenant, &request.client, group);
         Ok(membership)
     }
 
@@ -402,6 +403,7 @@ impl Groups {
         }
         let inner = self.inner();
         inner.clients.left(tenant, client, group);
+        inner.left_with_stream(tenant, client, group);
         let now = inner.clock.now();
         let epoch = inner.positions.log().epoch();
         let mut batch = PositionBatch::new();

@@ -4,6 +4,7 @@
 //! [`ReliableDispatcher`] takes, commits and settles for every group; [`Groups`] makes and ends memberships
 //! and brings everything back at boot; [`DeliveryTopology`] says which partitions this instance polls.
 
+mod burials;
 mod client;
 mod delivery_id;
 mod dispatcher;
@@ -16,6 +17,8 @@ mod schedule;
 pub mod settings;
 mod settle;
 mod signals;
+mod stream;
+mod take;
 mod ticker;
 mod topology;
 mod undertaker;
@@ -29,7 +32,8 @@ pub use lane::AckMode;
 pub use poll::{Answer, Delivery, PollError};
 pub use recovery::{Recovered, RecoveryError};
 pub use settings::{AskedSettings, Mode, Settings};
-pub use settle::AckOutcome;
+pub use settle::{DELAY_MS, EXTEND_MS, SettleOutcome};
 pub use signals::DeliverySignals;
+pub use stream::{ClientStream, Waiting};
 pub use topology::DeliveryTopology;
 pub use view::{ClientView, DeadLetterView, PositionView, RetentionRules};

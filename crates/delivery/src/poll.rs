@@ -1,7 +1,6 @@
 //! Long poll: take what there is, or wait until there is something.
 
 use std::{
-    cell::OnceCell,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -16,8 +15,9 @@ use mesh_storage::{LogRecord, Partition};
 use crate::{
     delivery_id::DeliveryRef,
     dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
-    group::{Group, PartitionSource, member_of, verdict},
-    lane::{AckMode, Demand, Dropped, Judge, Member, Taken, Terms},
+    group::{Group, member_of},
+    lane::{Demand, Dropped, Member, Taken},
+    take::{Looking, Took},
 };
 
 /// Why a poll has no answer.
@@ -126,11 +126,7 @@ impl ReliableDispatcher {
         let mut waiting: Option<Registered> = None;
         loop {
             let Some(groups) = inner.groups_of(tenant, client) else {
-                return Err(if inner.clients.was_evicted(tenant, client, inner.clock.now()) {
-                    PollError::Expired
-                } else {
-                    PollError::UnknownClient
-                });
+                return Err(inner.no_client(tenant, client));
             };
             let answer = inner.take_from(&groups, tenant, client, most).await?;
             if !answer.deliveries.is_empty() || inner.clock.now() >= until {
@@ -185,6 +181,15 @@ impl Drop for Registered {
 }
 
 impl Inner {
+    /// Why a client has no groups.
+    pub(crate) fn no_client(&self, tenant: &TenantId, client: &ClientId) -> PollError {
+        if self.clients.was_evicted(tenant, client, self.clock.now()) {
+            PollError::Expired
+        } else {
+            PollError::UnknownClient
+        }
+    }
+
     async fn take_from(
         self: &Arc<Self>,
         groups: &[Arc<Group>],
@@ -272,57 +277,17 @@ impl Inner {
         if state.epoch != Some(epoch) {
             return Look::Stale;
         }
-        let Some(membership) = state.members.get(client) else { return Look::NotAMember };
+        if !state.members.contains_key(client) {
+            return Look::NotAMember;
+        }
         let mut batch = PositionBatch::new();
-        for lane in &mut state.lanes {
-            lane.lane.advance(now, &state.terms, &mut state.windows, &mut batch);
-        }
-        let window = membership.max_in_flight.saturating_sub(state.windows.of(member)) as usize;
-        let share = state.available().div_ceil(group.waiters.len().max(1)).max(1);
-        let mut left = most.min(share);
-        if state.terms.ack == AckMode::Explicit {
-            left = left.min(window);
-        }
-        let settings = &state.settings;
-        // Who waits and had room when this look began; asked only when a key had another member before.
-        let (limits, full) = (&state.limits, state.windows.full(&state.limits));
-        let waiting: OnceCell<Vec<u64>> = OnceCell::new();
-        let judge = Judge {
-            verdict: &|record: &LogRecord| verdict(settings, record, now),
-            has_demand: &|other| {
-                limits.contains_key(&other)
-                    && !full.contains(&other)
-                    && waiting.get_or_init(|| group.waiters.members()).contains(&other.0)
-            },
-        };
-        let (mut taken, mut cold, mut more, mut bytes) = (Vec::new(), None, false, bytes);
-        let lanes = state.lanes.len();
-        state.turn = state.turn.wrapping_add(1);
-        for place in 0..lanes {
-            if left == 0 {
-                break;
-            }
-            let lane = &mut state.lanes[(state.turn + place) % lanes];
-            let demand = Demand { member, most: left, bytes, by_stream: false };
-            let mut source = PartitionSource(&lane.partition);
-            let before = lane.lane.outstanding();
-            let terms =
-                Terms { max_outstanding: self.room(&lane.lane, state.terms.max_outstanding), ..state.terms };
-            let mut took = lane.lane.take(&demand, now, &terms, &mut state.windows, &mut source, &judge);
-            self.outstanding.fetch_add(lane.lane.outstanding().saturating_sub(before), Ordering::AcqRel);
-            batch.extend(std::mem::take(&mut took.batch));
-            left -= took.hand_outs.len();
-            let used: usize = took.hand_outs.iter().map(|given| given.record.json().len() + 512).sum();
-            bytes = bytes.saturating_sub(used);
-            more |= took.more;
-            if let Some(offset) = took.cold {
-                cold = cold.or_else(|| Some((lane.partition.clone(), offset)));
-            }
-            taken.push((lane.partition.id(), took));
-            if used > 0 && bytes == 0 {
-                break;
-            }
-        }
+        self.signals.returned.inc_by(state.advance(now, &mut batch));
+        let others = group.waiters.len().max(1) + state.streams_with_room(member);
+        let share = state.available().div_ceil(others).max(1);
+        let most = most.min(share).min(state.window(member));
+        let demand = Demand { member, most, bytes, at_least_one: true, by_stream: false };
+        let mut looking = Looking::new(now, state, &group.waiters, &mut batch);
+        let Took { taken, cold, more } = self.take(&mut looking, demand);
         let commit =
             (!batch.is_empty()).then(|| self.positions.log().commit(epoch, batch, Durability::Logged));
         Look::Took { epoch, taken, commit, cold, more }
@@ -336,18 +301,7 @@ impl Inner {
         taken: Vec<(PartitionId, Taken)>,
         commit: Option<Commit>,
     ) -> Result<Vec<Delivery>, LedgerUnavailable> {
-        let mut dropped = Dropped::default();
-        for (_, took) in &taken {
-            dropped.filtered += took.dropped.filtered;
-            dropped.expired += took.dropped.expired;
-            dropped.gone += took.dropped.gone;
-        }
-        if dropped != Dropped::default() {
-            group.dirty.store(true, Ordering::Release);
-            self.signals.drop_by("filtered", dropped.filtered);
-            self.signals.drop_by("expired", dropped.expired);
-            self.signals.drop_by("gone", dropped.gone);
-        }
+        self.count_dropped(group, &taken);
         let Some(commit) = commit else { return Ok(Vec::new()) };
         // A poll that is cancelled here has its hand-outs returned by the guard.
         let mut cancelled = Cancelled { dispatcher: self, group, taken, epoch, armed: true };
@@ -373,7 +327,23 @@ impl Inner {
         Ok(given.into_iter().map(|(partition, hand_out)| self.delivery(group, partition, hand_out)).collect())
     }
 
-    fn delivery(
+    /// Counts what a take dropped on the way.
+    pub(crate) fn count_dropped(&self, group: &Group, taken: &[(PartitionId, Taken)]) {
+        let mut dropped = Dropped::default();
+        for (_, took) in taken {
+            dropped.filtered += took.dropped.filtered;
+            dropped.expired += took.dropped.expired;
+            dropped.gone += took.dropped.gone;
+        }
+        if dropped != Dropped::default() {
+            group.dirty.store(true, Ordering::Release);
+            self.signals.drop_by("filtered", dropped.filtered);
+            self.signals.drop_by("expired", dropped.expired);
+            self.signals.drop_by("gone", dropped.gone);
+        }
+    }
+
+    pub(crate) fn delivery(
         &self,
         group: &Arc<Group>,
         partition: PartitionId,
@@ -430,12 +400,12 @@ impl Inner {
 }
 
 /// A take whose commit is waited for. Dropped before that ended, its hand-outs go back.
-struct Cancelled<'a> {
-    dispatcher: &'a Inner,
-    group: &'a Arc<Group>,
-    taken: Vec<(PartitionId, Taken)>,
-    epoch: LedgerEpoch,
-    armed: bool,
+pub(crate) struct Cancelled<'a> {
+    pub(crate) dispatcher: &'a Inner,
+    pub(crate) group: &'a Arc<Group>,
+    pub(crate) taken: Vec<(PartitionId, Taken)>,
+    pub(crate) epoch: LedgerEpoch,
+    pub(crate) armed: bool,
 }
 
 impl Drop for Cancelled<'_> {

@@ -1,6 +1,10 @@
-//! Acks: one or many, over any connection.
+//! Settling: ack, nack, extend and reject, one delivery or many, over any connection.
+//!
+//! A verb is answered once its change is in the write-ahead log, a reject once its dead letter is stored. When
+//! the ledger cannot write, nothing changes and the outcome says so. A verb that meets an ack which is on its
+//! way is answered after that one is decided.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mesh_frame::{Offset, PartitionId, TenantId};
 use mesh_rocks::Durability;
@@ -9,63 +13,137 @@ use mesh_state::positions::{CommitError, PositionBatch};
 use crate::{
     delivery_id::DeliveryRef,
     dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
-    group::Group,
+    group::{Group, GroupState},
     lane::Settled,
+    settings::Range,
 };
 
-/// How an ack ended.
+/// `delayMs` of a nack.
+pub const DELAY_MS: Range = Range { name: "delayMs", least: 0, most: 43_200_000 };
+/// `extendMs` of an extend.
+pub const EXTEND_MS: Range = Range { name: "extendMs", least: 1_000, most: 43_200_000 };
+
+/// How a verb about one delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AckOutcome {
-    /// The delivery is done; it does not come back.
-    Acked,
-    /// There is no live delivery of that id: it was done before, or never was.
+pub enum SettleOutcome {
+    /// It was done.
+    Settled,
+    /// There is no live delivery of that id: it was finished before, or never was.
     Unknown,
-    /// The ledger cannot write; the delivery stays.
+    /// The ledger cannot write; the delivery stays. Of a reject also: the dead letter is not stored yet, and
+    /// will be.
     Unavailable {
         /// Because the disk is full.
         full: bool,
     },
 }
 
+/// What is done to deliveries.
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Ack,
+    Nack { delay: Option<Duration> },
+    Extend { by: Duration },
+    Reject,
+}
+
 impl ReliableDispatcher {
-    /// Acknowledges deliveries of a tenant, in one commit a group; answers in the order of the ids.
-    pub async fn ack(&self, tenant: &TenantId, ids: &[String]) -> Vec<AckOutcome> {
-        let inner = &self.0;
-        let mut outcomes = vec![AckOutcome::Unknown; ids.len()];
-        let mut by_group: HashMap<u64, Vec<(usize, DeliveryRef)>> = HashMap::new();
-        for (place, id) in ids.iter().enumerate() {
-            if let Some(delivery) = inner.ids.read(id) {
-                by_group.entry(delivery.group).or_default().push((place, delivery));
-            }
-        }
-        for (number, deliveries) in by_group {
-            let Some(group) = inner.group(number).filter(|group| group.id.tenant == *tenant) else {
-                continue;
-            };
-            match inner.ack_in(&group, &deliveries).await {
-                Ok(results) => {
-                    for ((place, _), acked) in deliveries.iter().zip(results) {
-                        outcomes[*place] = if acked { AckOutcome::Acked } else { AckOutcome::Unknown };
-                    }
-                }
-                Err(error) => {
-                    for (place, _) in &deliveries {
-                        outcomes[*place] = AckOutcome::Unavailable { full: error.is_full() };
-                    }
-                }
-            }
-        }
-        let acked = outcomes.iter().filter(|outcome| **outcome == AckOutcome::Acked).count();
-        inner.signals.acked.inc_by(acked as u64);
+    /// Acknowledges deliveries of a tenant: they are done. Takes any id of a live delivery. One commit a group;
+    /// answers in the order of the ids.
+    pub async fn ack(&self, tenant: &TenantId, ids: &[String]) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(tenant, ids, Verb::Ack).await;
+        self.0.signals.acked.inc_by(settled(&outcomes));
+        outcomes
+    }
+
+    /// Gives deliveries back for another attempt, due after `delay`, or after the backoff of their attempt.
+    /// The last attempt makes it a dead letter at once. Takes the newest id only.
+    pub async fn nack(
+        &self,
+        tenant: &TenantId,
+        ids: &[String],
+        delay: Option<Duration>,
+    ) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(tenant, ids, Verb::Nack { delay }).await;
+        self.0.signals.nacked.inc_by(settled(&outcomes));
+        outcomes
+    }
+
+    /// Locks deliveries until `by` from now. Takes the newest id only, also after the lock ran out while
+    /// nobody else was given the delivery.
+    pub async fn extend(&self, tenant: &TenantId, ids: &[String], by: Duration) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(tenant, ids, Verb::Extend { by }).await;
+        self.0.signals.extended.inc_by(settled(&outcomes));
+        outcomes
+    }
+
+    /// Makes deliveries dead letters now. Takes any id of a live delivery. Answers once the dead letters are
+    /// stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later.
+    pub async fn reject(&self, tenant: &TenantId, ids: &[String]) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(tenant, ids, Verb::Reject).await;
+        self.0.signals.rejected.inc_by(settled(&outcomes));
         outcomes
     }
 }
 
+fn settled(outcomes: &[SettleOutcome]) -> u64 {
+    outcomes.iter().filter(|outcome| **outcome == SettleOutcome::Settled).count() as u64
+}
+
+/// What a verb did in one group.
+#[derive(Debug, Default)]
+struct Done {
+    /// One for each delivery.
+    settled: Vec<bool>,
+    /// What ends with the commit.
+    ends: Vec<(PartitionId, Offset)>,
+    /// What waits for its dead letter now.
+    condemned: bool,
+    /// An ack of one of them is on its way: the answer waits for it.
+    parked: bool,
+}
+
 impl Inner {
-    async fn ack_in(
+    async fn settle(self: &Arc<Self>, tenant: &TenantId, ids: &[String], verb: Verb) -> Vec<SettleOutcome> {
+        let mut outcomes = vec![SettleOutcome::Unknown; ids.len()];
+        let mut by_group: HashMap<u64, Vec<(usize, DeliveryRef)>> = HashMap::new();
+        for (place, id) in ids.iter().enumerate() {
+            if let Some(delivery) = self.ids.read(id) {
+                by_group.entry(delivery.group).or_default().push((place, delivery));
+            }
+        }
+        let mut rejected = Vec::new();
+        for (number, deliveries) in by_group {
+            let Some(group) = self.group(number).filter(|group| group.id.tenant == *tenant) else {
+                continue;
+            };
+            match self.settle_in(&group, &deliveries, verb).await {
+                Ok(results) => {
+                    for ((place, delivery), settled) in deliveries.iter().zip(results) {
+                        if settled {
+                            outcomes[*place] = SettleOutcome::Settled;
+                            rejected.push((*place, group.clone(), *delivery));
+                        }
+                    }
+                }
+                Err(error) => {
+                    for (place, _) in &deliveries {
+                        outcomes[*place] = SettleOutcome::Unavailable { full: error.is_full() };
+                    }
+                }
+            }
+        }
+        if matches!(verb, Verb::Reject) && !rejected.is_empty() {
+            self.await_burials(&rejected, &mut outcomes).await;
+        }
+        outcomes
+    }
+
+    async fn settle_in(
         self: &Arc<Self>,
         group: &Arc<Group>,
         deliveries: &[(usize, DeliveryRef)],
+        verb: Verb,
     ) -> Result<Vec<bool>, LedgerUnavailable> {
         loop {
             if group.is_closed() {
@@ -73,48 +151,70 @@ impl Inner {
             }
             self.ensure_lanes(group).await?;
             let mut batch = PositionBatch::new();
-            let mut results = vec![false; deliveries.len()];
-            let mut ends: Vec<(PartitionId, Offset)> = Vec::new();
-            let mut parked = false;
-            let now = self.clock.now();
-            let commit = {
+            let (settled, commit) = {
                 let mut guard = group.state.lock();
                 let state = &mut *guard;
                 let epoch = self.positions.log().epoch();
                 if state.epoch != Some(epoch) {
                     continue;
                 }
-                for ((_, delivery), result) in deliveries.iter().zip(&mut results) {
-                    if delivery.generation != group.generation {
-                        continue;
-                    }
-                    let lane = state.lanes.iter_mut().find(|lane| lane.partition.id() == delivery.partition);
-                    let Some(lane) = lane else { continue };
-                    // Somebody else's ack of it is on its way: ours is answered once that one is decided.
-                    parked |= lane.lane.is_ending(delivery.offset);
-                    let settled =
-                        lane.lane.ack(delivery.offset, delivery.serial, now, &mut state.windows, &mut batch);
-                    if settled == Settled::Staged {
-                        *result = true;
-                        ends.push((delivery.partition, delivery.offset));
-                    }
+                let done = self.stage(group, state, deliveries, verb, &mut batch);
+                if batch.is_empty() && !done.parked {
+                    return Ok(done.settled);
                 }
-                if batch.is_empty() && !parked {
-                    return Ok(results);
-                }
-                Committing {
-                    answer: self.positions.log().commit(epoch, batch, Durability::Logged),
-                    guard: Confirm { dispatcher: self.clone(), group: group.clone(), epoch, ends },
-                }
+                let guard = Confirm {
+                    dispatcher: self.clone(),
+                    group: group.clone(),
+                    epoch,
+                    ends: done.ends,
+                    condemned: done.condemned,
+                };
+                let answer = self.positions.log().commit(epoch, batch, Durability::Logged);
+                (done.settled, Committing { answer, guard })
             };
             commit.confirmed().await?;
             self.after(group);
-            return Ok(results);
+            return Ok(settled);
         }
+    }
+
+    /// Stages a verb, under the group's lock.
+    fn stage(
+        &self,
+        group: &Group,
+        state: &mut GroupState,
+        deliveries: &[(usize, DeliveryRef)],
+        verb: Verb,
+        batch: &mut PositionBatch,
+    ) -> Done {
+        let now = self.clock.now();
+        let mut done = Done { settled: vec![false; deliveries.len()], ..Done::default() };
+        let GroupState { lanes, windows, terms, .. } = state;
+        for ((_, delivery), settled) in deliveries.iter().zip(&mut done.settled) {
+            let DeliveryRef { offset, serial, .. } = *delivery;
+            if delivery.generation != group.generation {
+                continue;
+            }
+            let lane = lanes.iter_mut().find(|lane| lane.partition.id() == delivery.partition);
+            let Some(lane) = lane.map(|lane| &mut lane.lane) else { continue };
+            done.parked |= lane.is_ending(offset);
+            let how = match verb {
+                Verb::Ack => lane.ack(offset, serial, now, windows, batch),
+                Verb::Nack { delay } => lane.nack(offset, serial, delay, now, terms, windows, batch),
+                Verb::Extend { by } => lane.extend(offset, serial, now.plus(by), now, windows, batch),
+                Verb::Reject => lane.reject(offset, serial, now, windows, batch),
+            };
+            *settled = how != Settled::Unknown;
+            done.condemned |= how == Settled::Condemned;
+            if *settled && matches!(verb, Verb::Ack) {
+                done.ends.push((delivery.partition, offset));
+            }
+        }
+        done
     }
 }
 
-/// A commit of ends that is under way. It is confirmed to the lanes also when whoever waited has gone.
+/// A commit that is under way. It is confirmed to the lanes also when whoever waited has gone.
 pub(crate) struct Committing {
     pub(crate) answer: mesh_state::positions::Commit,
     pub(crate) guard: Confirm,
@@ -137,16 +237,21 @@ impl Committing {
     }
 }
 
-/// What a commit ends.
+/// What a commit ends and leaves to the undertaker.
 pub(crate) struct Confirm {
     pub(crate) dispatcher: Arc<Inner>,
     pub(crate) group: Arc<Group>,
     pub(crate) epoch: mesh_state::positions::LedgerEpoch,
     pub(crate) ends: Vec<(PartitionId, Offset)>,
+    /// Whether something waits for its dead letter with it.
+    pub(crate) condemned: bool,
 }
 
 impl Confirm {
     fn confirm(&self) {
+        if self.condemned {
+            self.dispatcher.condemn(&self.group);
+        }
         let now = self.dispatcher.clock.now();
         let mut guard = self.group.state.lock();
         let state = &mut *guard;

@@ -1,6 +1,6 @@
 //! Delivery's metrics.
 
-use mesh_base::{Counter, CounterFamily, Signals};
+use mesh_base::{Counter, CounterFamily, Gauge, Signals};
 
 /// Counters of the dispatcher.
 #[derive(Clone, Debug)]
@@ -11,12 +11,20 @@ pub struct DeliverySignals {
     pub redelivered: Counter,
     /// Deliveries acknowledged.
     pub acked: Counter,
+    /// Deliveries given back for another attempt.
+    pub nacked: Counter,
+    /// Locks extended.
+    pub extended: Counter,
+    /// Deliveries rejected, with their dead letter stored.
+    pub rejected: Counter,
     /// Dead letters stored.
     pub dead_lettered: Counter,
     /// Events that ended otherwise, by reason.
     pub dropped: CounterFamily,
     /// Answers that never reached their client, so that their deliveries came back uncounted.
     pub returned: Counter,
+    /// Open streams.
+    pub streams: Gauge,
 }
 
 impl DeliverySignals {
@@ -26,10 +34,14 @@ impl DeliverySignals {
             dispatched: signals.counter("dispatched", "Deliveries handed out"),
             redelivered: signals.counter("redelivered", "Deliveries handed out again"),
             acked: signals.counter("acked", "Deliveries acknowledged"),
+            nacked: signals.counter("nacked", "Deliveries given back for another attempt"),
+            extended: signals.counter("extended", "Locks of deliveries extended"),
+            rejected: signals.counter("rejected", "Deliveries rejected, their dead letters stored"),
             dead_lettered: signals.counter("dead_lettered", "Dead letters stored"),
             dropped: signals
                 .counters("dropped", "Events that ended without an ack or a dead letter, by reason"),
             returned: signals.counter("returned", "Deliveries whose answer never reached the client"),
+            streams: signals.gauge("streams", "Open streams of clients"),
         }
     }
 

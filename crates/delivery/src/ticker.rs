@@ -42,7 +42,7 @@ impl ReliableDispatcher {
         }
     }
 
-    /// Stages, once a second, the progress that no hand-out carries.
+    /// Stages, once a second, the progress that no hand-out carries, and ends streams that stand still.
     pub async fn keep_progress(self, stop: Stop) {
         let inner = self.0;
         loop {
@@ -51,6 +51,7 @@ impl ReliableDispatcher {
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
             }
             inner.recount();
+            inner.close_stalled_streams();
             for group in inner.all_groups() {
                 if group.dirty.swap(false, Ordering::AcqRel) {
                     inner.progress(&group).await;

@@ -259,6 +259,7 @@ impl Inner {
                     group: group.clone(),
                     epoch,
                     ends: vec![(condemned.partition, condemned.offset)],
+                    condemned: false,
                 },
             }
         };

@@ -5,11 +5,12 @@
 //! of codes. Nothing waits without a bound, and what is refused early is still read for a moment, so that the
 //! client gets the answer instead of a reset.
 
-mod ack;
 mod answer;
 mod body;
+mod charged;
 mod connection;
 mod connections;
+mod delivery_json;
 mod edge;
 mod errors;
 mod json;
@@ -20,7 +21,10 @@ mod query;
 mod readiness;
 mod routes;
 mod server;
+mod settle;
 mod socket;
+mod stream;
+mod stream_body;
 mod subscribe;
 mod subscribe_request;
 mod watch;

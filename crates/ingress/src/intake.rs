@@ -16,7 +16,7 @@ use mesh_delivery::{Groups, ReliableDispatcher};
 use mesh_frame::{Epoch, Limits, TenantId};
 use mesh_storage::Storage;
 
-pub use consume::{Ack, Poll, ReceiveError};
+pub use consume::{Ack, Extend, Nack, OpenStream, Poll, ReceiveError, Reject};
 pub use publish::{PublishBatch, PublishError, PublishEvent, Stored};
 pub use signals::IntakeSignals;
 pub use subscribe::Unsubscribe;

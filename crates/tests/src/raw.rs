@@ -64,4 +64,20 @@ impl Raw {
         drop(timeout(most, reading).await);
         String::from_utf8_lossy(&got).into_owned()
     }
+
+    /// What comes until a text was in it that many times, the end, or `most`.
+    pub async fn read_until(&mut self, text: &str, times: usize, most: Duration) -> String {
+        let mut got = String::new();
+        let reading = async {
+            let mut chunk = [0; 8_192];
+            while got.matches(text).count() < times {
+                match self.0.read(&mut chunk).await {
+                    Ok(length @ 1..) => got.push_str(&String::from_utf8_lossy(&chunk[..length])),
+                    Ok(0) | Err(_) => break,
+                }
+            }
+        };
+        drop(timeout(most, reading).await);
+        got
+    }
 }

@@ -30,6 +30,11 @@ pub fn key_hash(key: &str) -> u64 {
     xxh3_64(key.as_bytes())
 }
 
+/// About what a delivery takes in an answer or a mailbox.
+pub(crate) fn delivery_bytes(record: &LogRecord) -> usize {
+    record.json().len() + ENVELOPE_BYTES
+}
+
 impl Lane {
     /// Takes deliveries for a member. See [`Taken`] for what the caller owes.
     pub fn take(
@@ -105,10 +110,11 @@ impl Take<'_> {
         self.closed || self.taken.hand_outs.len() >= self.demand.most
     }
 
-    /// Whether a record still fits into the answer; the first always does.
+    /// Whether a record still fits into the answer; the first does in any size where that was asked.
     fn fits(&mut self, record: &LogRecord) -> bool {
-        let bytes = record.json().len() + ENVELOPE_BYTES;
-        self.closed = !self.taken.hand_outs.is_empty() && self.bytes + bytes > self.demand.bytes;
+        let bytes = delivery_bytes(record);
+        let is_given = self.demand.at_least_one && self.taken.hand_outs.is_empty();
+        self.closed = !is_given && self.bytes + bytes > self.demand.bytes;
         if !self.closed {
             self.bytes += bytes;
         }

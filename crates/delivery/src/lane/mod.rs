@@ -29,6 +29,7 @@ use mesh_frame::{Epoch, Incarnation, Offset};
 use mesh_state::positions::{Cursor, EndReason, LaneKey, PositionBatch, Row, RowState};
 use mesh_storage::{Cached, LogRecord};
 
+pub(crate) use hand_out::delivery_bytes;
 pub use hand_out::{Judge, key_hash};
 use keys::Keys;
 
@@ -163,8 +164,10 @@ pub struct Demand {
     pub member: Member,
     /// Deliveries at most: the smallest of what was asked, the share and the window.
     pub most: usize,
-    /// Bytes of the answer at most; at least one delivery is given.
+    /// Bytes of the answer at most.
     pub bytes: usize,
+    /// Whether one delivery is given whatever its size.
+    pub at_least_one: bool,
     /// Whether it goes to a stream: after a restart such deliveries are due at once.
     pub by_stream: bool,
 }
@@ -274,6 +277,13 @@ impl Lane {
     /// Whether a delivery is outstanding, in any state.
     pub fn has(&self, offset: Offset) -> bool {
         self.entries.contains_key(&offset.0)
+    }
+
+    /// Whether a hand-out stands: it was not settled, withdrawn or timed out.
+    pub fn stands(&self, offset: Offset, serial: u32) -> bool {
+        self.entries
+            .get(&offset.0)
+            .is_some_and(|entry| entry.phase == Phase::Held && entry.row.serial == serial)
     }
 
     /// Outstanding entries, of any kind.

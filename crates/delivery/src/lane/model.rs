@@ -177,6 +177,7 @@ impl Model {
             member: Member(member),
             most: self.random.random_range(1..5),
             bytes: self.random.random_range(1..2_000),
+            at_least_one: self.random.random_bool(0.8),
             by_stream: self.random.random_bool(0.3),
         };
         let waiting = self.random.random_range(0..MEMBERS);
@@ -369,6 +370,20 @@ impl Model {
         self.forget_lost();
     }
 
+    /// A stream of a member ends: all that was confirmed to it counts as written.
+    fn close_stream(&mut self) {
+        let member = self.random.random_range(0..MEMBERS);
+        let mut batch = PositionBatch::new();
+        self.lane.stream_closed(Member(member), self.now, &self.terms, &mut self.windows, &mut batch);
+        self.note(format_args!("the stream of member {member} closed"));
+        for (offset, entry) in &self.lane.entries {
+            let written = entry.phase == Phase::Held && entry.row.by_stream;
+            assert!(!written || entry.member() != Member(member), "{offset} is with a stream that ended");
+        }
+        self.hand_in(batch, Then::Nothing);
+        self.forget_lost();
+    }
+
     fn progress(&mut self) {
         if let Some((batch, next)) = self.lane.progress() {
             self.hand_in(batch, Then::Progressed { next: next.0 });
@@ -425,7 +440,8 @@ impl Model {
             }
             88..92 => self.bury(),
             92..94 => self.progress(),
-            94..96 => self.leave(),
+            94 => self.leave(),
+            95 => self.close_stream(),
             96 => self.trim(),
             97..99 => self.restart(true),
             _ => self.restart(false),

@@ -105,10 +105,12 @@ impl Lane {
         entry.phase = Phase::Held;
         entry.row.state = RowState::InFlight;
         entry.row.at = until;
-        let row = entry.row;
         if waiting {
             windows.add(member);
+            // Its member keeps it, whatever becomes of a stream.
+            entry.row.by_stream = false;
         }
+        let row = entry.row;
         self.stage_put(batch, offset.0, row);
         self.occupy(offset.0, now);
         self.set_timer(offset.0, Some(until));
@@ -171,6 +173,32 @@ impl Lane {
         // The last first: nothing of a key is behind an entry that fails, so nothing is withdrawn uncounted.
         for offset in its.into_iter().rev() {
             self.fail(offset, now, now, terms, windows, batch);
+            let row = self.entries[&offset].row;
+            self.stage_put(batch, offset, row);
+        }
+    }
+
+    /// A member's stream ended: what was written to it and is not settled is due at once the first time, with
+    /// backoff afterwards, and a dead letter after its last attempt. What lies behind one of them of its key is
+    /// withdrawn. What never was written is to be given back before.
+    pub fn stream_closed(
+        &mut self,
+        member: Member,
+        now: UnixMillis,
+        terms: &Terms,
+        windows: &mut Windows,
+        batch: &mut PositionBatch,
+    ) {
+        let written =
+            |entry: &Entry| entry.phase == Phase::Held && entry.row.by_stream && entry.member() == member;
+        let its: Vec<u64> =
+            self.entries.iter().filter(|(_, entry)| written(entry)).map(|(offset, _)| *offset).collect();
+        for offset in its {
+            // One before it of its key may have withdrawn it.
+            let Some(entry) = self.entries.get(&offset).filter(|entry| written(entry)) else { continue };
+            let attempt = entry.row.attempt;
+            let due = if attempt <= 1 { now } else { now.plus(terms.backoff.random_delay(attempt)) };
+            self.fail(offset, due, now, terms, windows, batch);
             let row = self.entries[&offset].row;
             self.stage_put(batch, offset, row);
         }

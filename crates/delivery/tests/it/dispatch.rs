@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mesh_delivery::{AckOutcome, AskedSettings, Mode, PollError};
+use mesh_delivery::{AskedSettings, Mode, PollError, SettleOutcome};
 use mesh_frame::{EventBuilder, Filter};
 
 use crate::rig::{Rig, client, event, events, got, quick, tenant};
@@ -16,8 +16,8 @@ async fn a_delivery_is_given_once_and_ends_with_its_ack() {
     assert_eq!(events(&first), ["0", "1", "2"]);
     assert_eq!(rig.dispatcher.pending_count(), 3);
     assert_eq!(rig.poll("c", 10, 0).await.len(), 0);
-    assert_eq!(rig.ack(&[&first[0], &first[1], &first[2]]).await, [AckOutcome::Acked; 3]);
-    assert_eq!(rig.ack(&[&first[0]]).await, [AckOutcome::Unknown]);
+    assert_eq!(rig.ack(&[&first[0], &first[1], &first[2]]).await, [SettleOutcome::Settled; 3]);
+    assert_eq!(rig.ack(&[&first[0]]).await, [SettleOutcome::Unknown]);
     assert_eq!(rig.dispatcher.pending_count(), 0);
     assert_eq!(rig.dispatcher.outstanding_count(), 0);
 }
@@ -32,8 +32,8 @@ async fn of_many_parallel_acks_one_succeeds() {
     let delivery = [&taken[0]];
     let acks = (0..50).map(|_| rig.ack(&delivery));
     let outcomes = futures_util::future::join_all(acks).await;
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == [AckOutcome::Acked]).count(), 1);
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == [AckOutcome::Unknown]).count(), 49);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == [SettleOutcome::Settled]).count(), 1);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == [SettleOutcome::Unknown]).count(), 49);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,8 +63,8 @@ async fn an_answer_that_never_left_comes_back_uncounted() {
     drop(answer);
     let again = rig.poll("c", 10, 1_000).await;
     assert_eq!(again.iter().map(|got| got.attempt).collect::<Vec<_>>(), [1, 1]);
-    assert_eq!(rig.ack(&[&void[0]]).await, [AckOutcome::Unknown], "the first id is void");
-    assert_eq!(rig.ack(&[&again[0]]).await, [AckOutcome::Acked]);
+    assert_eq!(rig.ack(&[&void[0]]).await, [SettleOutcome::Unknown], "the first id is void");
+    assert_eq!(rig.ack(&[&again[0]]).await, [SettleOutcome::Settled]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,8 +94,8 @@ async fn a_lock_that_ran_out_brings_the_event_back_with_its_attempt_counted() {
     let first = rig.poll("c", 1, 1_000).await;
     let second = rig.poll("c", 1, 5_000).await;
     assert_eq!((first[0].attempt, second[0].attempt), (1, 2));
-    assert_eq!(rig.ack(&[&first[0]]).await, [AckOutcome::Acked], "any id of a live delivery will do");
-    assert_eq!(rig.ack(&[&second[0]]).await, [AckOutcome::Unknown]);
+    assert_eq!(rig.ack(&[&first[0]]).await, [SettleOutcome::Settled], "any id of a live delivery will do");
+    assert_eq!(rig.ack(&[&second[0]]).await, [SettleOutcome::Unknown]);
     assert_eq!(rig.poll("c", 1, 300).await.len(), 0);
 }
 
@@ -183,7 +183,7 @@ async fn automatic_acks_leave_no_rows_and_give_an_event_once() {
     let taken = rig.poll("c", 10, 1_000).await;
     assert_eq!(taken.len(), 3);
     assert_eq!(rig.dispatcher.outstanding_count(), 0);
-    assert_eq!(rig.ack(&[&taken[0]]).await, [AckOutcome::Unknown]);
+    assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Unknown]);
     assert_eq!(rig.poll("c", 10, 50).await.len(), 0);
 }
 

@@ -1,6 +1,6 @@
 //! Groups and members: subscribe, conflicts, leaving, and what a restart brings back.
 
-use mesh_delivery::{AckMode, AckOutcome, AskedSettings, Mode, SubscribeError};
+use mesh_delivery::{AckMode, AskedSettings, Mode, SettleOutcome, SubscribeError};
 
 use crate::rig::{Rig, client, events, quick, tenant, topic};
 
@@ -65,7 +65,7 @@ async fn a_member_that_leaves_gives_its_deliveries_back_at_once_and_the_group_st
     );
     let with_b = rig.poll("b", 2, 1_000).await;
     assert_eq!(with_b.iter().map(|got| got.attempt).collect::<Vec<_>>(), [2, 2]);
-    assert_eq!(rig.ack(&[&with_a[0]]).await, [AckOutcome::Acked], "its ids still ack");
+    assert_eq!(rig.ack(&[&with_a[0]]).await, [SettleOutcome::Settled], "its ids still ack");
     rig.groups.unsubscribe(&tenant(), &client("b"), None, None, false).await.expect("left");
     rig.publish_ids(2..4).await;
     rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
@@ -86,7 +86,7 @@ async fn a_deleted_group_is_forgotten_with_its_positions() {
     let taken = rig.poll("a", 1, 1_000).await;
     rig.groups.unsubscribe(&tenant(), &client("a"), None, None, true).await.expect("deleted");
     assert_eq!(rig.dispatcher.pending_count(), 0);
-    assert_eq!(rig.ack(&[&taken[0]]).await, [AckOutcome::Unknown]);
+    assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Unknown]);
     let again = rig.subscribe("a", Mode::LoadBalance, AskedSettings::default()).await;
     assert!(again.created);
     assert_eq!(rig.poll("a", 10, 50).await.len(), 0, "a new group starts at the latest");

@@ -4,3 +4,5 @@ mod dead_letters;
 mod dispatch;
 mod groups;
 mod rig;
+mod streams;
+mod verbs;

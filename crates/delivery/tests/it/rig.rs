@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
-    Answer, AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, Mode,
-    ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
+    Answer, AskedSettings, Delivery, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups,
+    Mode, ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
 };
 use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
 use mesh_meta::{MetaStore, faulty::FaultyMeta, memory::MemoryMeta};
@@ -74,6 +74,7 @@ impl Rig {
         let instance = InstanceId::new("one").expect("a legal name");
         let writer = Writer::new(&instance);
         let subscriptions = Arc::new(ClusterSubscriptionStore::load(&store, &writer).await.expect("loads"));
+        let tasks = Tasks::new();
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
@@ -86,14 +87,15 @@ impl Rig {
                 outstanding_total: 1_000_000,
                 subscriptions_per_client: 10,
                 answer_bytes: 8 << 20,
+                stream_unread: Duration::from_secs(3),
                 publish_timeout: Duration::from_secs(2),
             },
             signals: DeliverySignals::new(&signals),
+            stream_tasks: tasks.clone(),
         });
         let groups = Groups::new(dispatcher.clone(), subscriptions, true);
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, records| told.appended(topic, records)));
-        let tasks = Tasks::new();
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
@@ -152,7 +154,7 @@ impl Rig {
         got(&answer)
     }
 
-    pub(crate) async fn ack(&self, ids: &[&Got]) -> Vec<mesh_delivery::AckOutcome> {
+    pub(crate) async fn ack(&self, ids: &[&Got]) -> Vec<mesh_delivery::SettleOutcome> {
         let ids: Vec<String> = ids.iter().map(|got| got.delivery.clone()).collect();
         self.dispatcher.ack(&tenant(), &ids).await
     }
@@ -176,8 +178,11 @@ pub(crate) struct Got {
 }
 
 pub(crate) fn got(answer: &Answer) -> Vec<Got> {
-    answer
-        .deliveries()
+    got_of(answer.deliveries())
+}
+
+pub(crate) fn got_of(deliveries: &[Delivery]) -> Vec<Got> {
+    deliveries
         .iter()
         .map(|delivery| Got {
             event: delivery.record.record().event.id().to_owned(),

@@ -6,6 +6,7 @@
 use std::{
     panic::AssertUnwindSafe,
     sync::{Arc, atomic::AtomicU64},
+    time::Duration,
 };
 
 use axum::{
@@ -23,10 +24,10 @@ use mesh_base::{Lease, Stop};
 use mesh_gate::{Action, Admitted, Caller, Denied, Presented, Protocol, Resource, SecurityGate};
 
 use super::{
-    BodyLimits, Operation, Readiness, Remote, ack,
+    BodyLimits, Operation, Readiness, Remote,
     body::{BodyReader, discard},
     errors::{ApiError, ErrorCode},
-    poll, publish, routes, subscribe,
+    poll, publish, routes, settle, stream, subscribe,
 };
 use crate::Intake;
 
@@ -35,15 +36,23 @@ use crate::Intake;
 pub struct HttpEdgeSettings {
     /// Bounds of request bodies.
     pub body: BodyLimits,
-    /// Bytes of all poll answers in flight.
+    /// Bytes of all poll answers and of what streams are writing.
     pub answers_in_flight_bytes: u64,
+    /// The longest silence of a stream, after which a comment is written.
+    pub stream_keep_alive: Duration,
     /// Where clients reach this very instance; empty: wherever they reached it.
     pub instance_url: String,
 }
 
 impl Default for HttpEdgeSettings {
     fn default() -> Self {
-        Self { body: BodyLimits::DEFAULT, answers_in_flight_bytes: 256 << 20, instance_url: String::new() }
+        Self {
+            body: BodyLimits::DEFAULT,
+            answers_in_flight_bytes: 256 << 20,
+            // Clients are promised fifteen seconds.
+            stream_keep_alive: Duration::from_secs(14),
+            instance_url: String::new(),
+        }
     }
 }
 
@@ -63,7 +72,7 @@ struct Inner {
 }
 
 impl HttpEdge {
-    /// The edge before an intake. `stop` ends waiting polls; until `readiness` is open every route is `not_ready`.
+    /// The edge before an intake. `stop` ends waiting polls and streams; until `readiness` is open every route is `not_ready`.
     pub fn new(
         gate: SecurityGate,
         intake: Intake,
@@ -93,6 +102,10 @@ impl HttpEdge {
 
     pub(super) fn instance_url(&self) -> &str {
         &self.0.settings.instance_url
+    }
+
+    pub(super) fn stream_keep_alive(&self) -> Duration {
+        self.0.settings.stream_keep_alive
     }
 
     /// A share of the budget for poll answers.
@@ -178,7 +191,11 @@ async fn run(
         Operation::Subscribe => subscribe::subscribe(edge, &caller, &body.bytes).await,
         Operation::Unsubscribe => subscribe::unsubscribe(edge, &caller, &body.bytes).await,
         Operation::Poll => poll::poll(edge, &caller, parts).await,
-        Operation::Ack => ack::ack(edge, &caller, &body.bytes).await,
+        Operation::Stream => stream::stream(edge, &caller, parts),
+        Operation::Ack => settle::ack(edge, &caller, &body.bytes).await,
+        Operation::Nack => settle::nack(edge, &caller, &body.bytes).await,
+        Operation::Extend => settle::extend(edge, &caller, &body.bytes).await,
+        Operation::Reject => settle::reject(edge, &caller, &body.bytes).await,
     }
 }
 

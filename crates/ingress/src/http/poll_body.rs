@@ -14,6 +14,8 @@ use http_body::{Body, Frame, SizeHint};
 use mesh_base::Lease;
 use mesh_delivery::Answer;
 
+use super::charged::charged;
+
 /// The body.
 #[derive(Debug)]
 pub(super) struct PollBody {
@@ -21,21 +23,9 @@ pub(super) struct PollBody {
     text: Bytes,
 }
 
-/// Bytes with the share of the budget they take.
-struct Charged {
-    text: Vec<u8>,
-    _lease: Lease,
-}
-
-impl AsRef<[u8]> for Charged {
-    fn as_ref(&self) -> &[u8] {
-        &self.text
-    }
-}
-
 impl PollBody {
     pub(super) fn new(answer: Answer, text: Vec<u8>, lease: Lease) -> Self {
-        Self { answer, text: Bytes::from_owner(Charged { text, _lease: lease }) }
+        Self { answer, text: charged(text, lease) }
     }
 }
 

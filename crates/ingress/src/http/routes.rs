@@ -29,8 +29,16 @@ pub enum Operation {
     Unsubscribe,
     /// Hands out deliveries.
     Poll,
+    /// Pushes deliveries.
+    Stream,
     /// Finishes deliveries.
     Ack,
+    /// Gives deliveries back.
+    Nack,
+    /// Keeps deliveries for longer.
+    Extend,
+    /// Makes deliveries dead letters.
+    Reject,
 }
 
 /// One route.
@@ -86,11 +94,39 @@ pub const ROUTES: &[Route] = &[
         summary: "Receive deliveries, waiting for the first",
     },
     Route {
+        method: Method::GET,
+        path: "/events/stream",
+        operation: Operation::Stream,
+        action: Action::Subscribe,
+        summary: "Receive deliveries as server-sent events",
+    },
+    Route {
         method: Method::POST,
         path: "/events/ack",
         operation: Operation::Ack,
         action: Action::Subscribe,
         summary: "Finish one delivery or many",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/nack",
+        operation: Operation::Nack,
+        action: Action::Subscribe,
+        summary: "Give deliveries back for another attempt, after a delay or the backoff",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/extend",
+        operation: Operation::Extend,
+        action: Action::Subscribe,
+        summary: "Lock deliveries for longer",
+    },
+    Route {
+        method: Method::POST,
+        path: "/events/reject",
+        operation: Operation::Reject,
+        action: Action::Subscribe,
+        summary: "Make deliveries dead letters now; stored before 200",
     },
 ];
 

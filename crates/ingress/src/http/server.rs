@@ -17,7 +17,7 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use mesh_base::{Backoff, Clock, Counter, Gauge, Signals, Stop, Tasks};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -211,6 +211,7 @@ async fn accept(listener: &TcpListener, settings: &HttpServerSettings, running: 
             Ok((stream, remote)) => {
                 failures = 0;
                 let watch = Watch::new(running.clock, settings.patience);
+                give_up_after(&stream, settings.patience.write);
                 start(running, stream, remote, watch, place);
             }
             // The connection was gone before it was taken; the next one may be there.
@@ -248,6 +249,17 @@ fn start(
         let socket = WatchedSocket::new(stream, watch.clone(), place);
         connection::serve(socket, remote, watch, &served.protocol, served.router.clone()).await;
     });
+}
+
+/// A peer that vanished without a word is noticed when what was sent to it is not confirmed for that long: an
+/// open stream would be given events until the system's own patience ends, a quarter of an hour later.
+fn give_up_after(stream: &TcpStream, unconfirmed: Duration) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = SockRef::from(stream).set_tcp_user_timeout(Some(unconfirmed)) {
+        tracing::debug!(%error, "the system does not bound unconfirmed data");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (stream, unconfirmed);
 }
 
 fn is_of_the_connection(error: &io::Error) -> bool {

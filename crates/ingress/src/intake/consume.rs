@@ -1,8 +1,8 @@
-//! Poll and ack: what a client receives, and that it is done with it.
+//! What a client receives, and what it says about it: poll, stream, ack, nack, extend, reject.
 
 use std::time::Duration;
 
-use mesh_delivery::{AckOutcome, Answer, PollError};
+use mesh_delivery::{Answer, ClientStream, PollError, SettleOutcome};
 use mesh_frame::ClientId;
 use mesh_gate::Admitted;
 use thiserror::Error;
@@ -34,11 +34,47 @@ pub struct Poll {
     pub timeout: Duration,
 }
 
+/// Asks for deliveries for as long as the client is connected.
+#[derive(Clone, Debug)]
+pub struct OpenStream {
+    /// For whom.
+    pub client: ClientId,
+}
+
 /// Says that deliveries are done.
 #[derive(Clone, Debug)]
 pub struct Ack {
     /// The ids they were handed out with.
     pub deliveries: Vec<String>,
+}
+
+/// Gives deliveries back for another attempt.
+#[derive(Clone, Debug)]
+pub struct Nack {
+    /// The ids they were handed out with.
+    pub deliveries: Vec<String>,
+    /// When they are due again; `None`: after the backoff.
+    pub delay: Option<Duration>,
+    /// Why, for the log.
+    pub reason: Option<String>,
+}
+
+/// Keeps deliveries for longer.
+#[derive(Clone, Debug)]
+pub struct Extend {
+    /// The ids they were handed out with.
+    pub deliveries: Vec<String>,
+    /// How long from now.
+    pub by: Duration,
+}
+
+/// Makes deliveries dead letters.
+#[derive(Clone, Debug)]
+pub struct Reject {
+    /// The ids they were handed out with.
+    pub deliveries: Vec<String>,
+    /// Why, for the log.
+    pub reason: Option<String>,
 }
 
 impl Intake {
@@ -53,9 +89,37 @@ impl Intake {
         Ok(self.dispatcher.poll(caller.tenant(), &poll.client, poll.most, poll.timeout).await?)
     }
 
+    /// Opens a client's stream; one that it has open ends.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    pub fn stream(&self, admitted: Admitted<OpenStream>) -> Result<ClientStream, ReceiveError> {
+        let (open, caller) = admitted.into_parts();
+        Ok(self.dispatcher.stream(caller.tenant(), &open.client)?)
+    }
+
     /// Finishes deliveries; one outcome each, in their order.
-    pub async fn ack(&self, admitted: Admitted<Ack>) -> Vec<AckOutcome> {
+    pub async fn ack(&self, admitted: Admitted<Ack>) -> Vec<SettleOutcome> {
         let (ack, caller) = admitted.into_parts();
         self.dispatcher.ack(caller.tenant(), &ack.deliveries).await
+    }
+    /// Gives deliveries back for another attempt; one outcome each, in their order.
+    pub async fn nack(&self, admitted: Admitted<Nack>) -> Vec<SettleOutcome> {
+        let (nack, caller) = admitted.into_parts();
+        tracing::debug!(deliveries = nack.deliveries.len(), reason = nack.reason, "nack");
+        self.dispatcher.nack(caller.tenant(), &nack.deliveries, nack.delay).await
+    }
+
+    /// Locks deliveries anew; one outcome each, in their order.
+    pub async fn extend(&self, admitted: Admitted<Extend>) -> Vec<SettleOutcome> {
+        let (extend, caller) = admitted.into_parts();
+        self.dispatcher.extend(caller.tenant(), &extend.deliveries, extend.by).await
+    }
+
+    /// Makes deliveries dead letters, which are stored when this returns; one outcome each, in their order.
+    pub async fn reject(&self, admitted: Admitted<Reject>) -> Vec<SettleOutcome> {
+        let (reject, caller) = admitted.into_parts();
+        tracing::debug!(deliveries = reject.deliveries.len(), reason = reject.reason, "reject");
+        self.dispatcher.reject(caller.tenant(), &reject.deliveries).await
     }
 }

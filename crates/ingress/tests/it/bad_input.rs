@@ -228,11 +228,62 @@ const CASES: &[Case] = &[
         "unknown_client",
         "subscription",
     ),
+    ("GET", "/events/stream?clientId=never", "", b"", 404, "unknown_client", "subscription"),
+    ("GET", "/events/stream", "", b"", 400, "missing_parameter", "`clientId`"),
+    ("GET", "/events/stream?clientId=%00", "", b"", 400, "invalid_argument", "`clientId`"),
+    ("POST", "/events/stream?clientId=c", JSON, b"{}", 405, "method_not_allowed", "GET"),
     ("POST", "/events/ack", JSON, b"{}", 400, "missing_parameter", "`deliveryId`"),
     ("POST", "/events/ack", JSON, br#"{"deliveryId":7}"#, 400, "invalid_argument", "`deliveryId`"),
     ("POST", "/events/ack", JSON, br#"{"deliveryId":["x",7]}"#, 400, "invalid_argument", "`deliveryId`"),
     ("POST", "/events/ack", JSON, br#"{"deliveryId":"x"}"#, 404, "unknown_delivery", "delivery"),
     ("POST", "/events/ack", JSON, br#"{"deliveryId":""}"#, 404, "unknown_delivery", "delivery"),
+    // covers: U53
+    ("POST", "/events/nack", JSON, b"{}", 400, "missing_parameter", "`deliveryId`"),
+    ("POST", "/events/nack", JSON, br#"{"deliveryId":"x"}"#, 404, "unknown_delivery", "delivery"),
+    (
+        "POST",
+        "/events/nack",
+        JSON,
+        br#"{"deliveryId":"x","delayMs":-1}"#,
+        400,
+        "invalid_argument",
+        "`delayMs`",
+    ),
+    (
+        "POST",
+        "/events/nack",
+        JSON,
+        br#"{"deliveryId":"x","delayMs":43200001}"#,
+        400,
+        "invalid_argument",
+        "from 0 to 43200000",
+    ),
+    ("POST", "/events/nack", JSON, br#"{"deliveryId":"x","reason":7}"#, 400, "invalid_argument", "`reason`"),
+    ("POST", "/events/extend", JSON, br#"{"extendMs":1000}"#, 400, "missing_parameter", "`deliveryId`"),
+    ("POST", "/events/extend", JSON, br#"{"deliveryId":"x"}"#, 400, "missing_parameter", "`extendMs`"),
+    (
+        "POST",
+        "/events/extend",
+        JSON,
+        br#"{"deliveryId":"x","extendMs":999}"#,
+        400,
+        "invalid_argument",
+        "from 1000 to 43200000",
+    ),
+    (
+        "POST",
+        "/events/extend",
+        JSON,
+        br#"{"deliveryId":"x","extendMs":1000}"#,
+        404,
+        "unknown_delivery",
+        "delivery",
+    ),
+    ("POST", "/events/reject", JSON, b"[]", 400, "invalid_argument", "object"),
+    ("POST", "/events/reject", JSON, br#"{"deliveryId":7}"#, 400, "invalid_argument", "`deliveryId`"),
+    ("POST", "/events/reject", JSON, br#"{"deliveryId":"x"}"#, 404, "unknown_delivery", "delivery"),
+    ("POST", "/events/drop", JSON, br#"{"deliveryId":"x"}"#, 404, "not_found", "route"),
+    ("GET", "/events/nack", "", b"", 405, "method_not_allowed", "POST"),
     // Routes and methods.
     ("GET", "/nowhere", "", b"", 404, "not_found", "route"),
     ("POST", "/events/publishX?topic=t", CE, EVENT, 404, "not_found", "route"),
@@ -270,8 +321,11 @@ async fn too_many_ids_two_credentials_and_a_head_request_are_refused() {
     let mesh = Mesh::start().await;
     let mut client = Client::connect(mesh.address).await;
     let ids = vec!["x"; 10_001];
-    let reply = client.post("/events/ack", &serde_json::json!({ "deliveryId": ids }).to_string()).await;
-    assert_eq!((reply.status, reply.error().as_str()), (400, "invalid_argument"));
+    let many = serde_json::json!({ "deliveryId": ids, "extendMs": 1_000 }).to_string();
+    for route in ["/events/ack", "/events/nack", "/events/extend", "/events/reject"] {
+        let reply = client.post(route, &many).await;
+        assert_eq!((reply.status, reply.error().as_str()), (400, "invalid_argument"), "{route}");
+    }
     let two = "Authorization: Bearer a\r\nAuthorization: Bearer b\r\nContent-Type: application/json\r\n";
     let reply = client.call("POST", PUBLISH, two, event("1").as_bytes()).await;
     assert_eq!((reply.status, reply.error().as_str()), (400, "invalid_argument"));

@@ -8,3 +8,6 @@ mod limits;
 mod mesh;
 mod round;
 mod speed;
+mod sse;
+mod streams;
+mod verbs;

@@ -46,6 +46,7 @@ pub(crate) struct Mesh {
     pub(crate) readiness: Readiness,
     pub(crate) signals: Signals,
     pub(crate) storage: Storage,
+    pub(crate) groups: Groups,
     pub(crate) stop: Stop,
     tasks: Tasks,
     _home: tempfile::TempDir,
@@ -72,6 +73,7 @@ impl Mesh {
         let instance = InstanceId::new("test").expect("legal");
         let writer = Writer::new(&instance);
         let subscriptions = ClusterSubscriptionStore::load(&meta, &writer).await.expect("an empty store");
+        let tasks = Tasks::new();
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
@@ -84,9 +86,11 @@ impl Mesh {
                 outstanding_total: 100_000,
                 subscriptions_per_client: 3,
                 answer_bytes: 8 << 20,
+                stream_unread: Duration::from_secs(30),
                 publish_timeout: Duration::from_secs(5),
             },
             signals: DeliverySignals::new(&signals),
+            stream_tasks: tasks.clone(),
         });
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, count| told.appended(topic, count)));
@@ -95,19 +99,25 @@ impl Mesh {
         let tenant = TenantId::new("default").expect("legal");
         let settings =
             IntakeSettings { auto_create: wanted.auto_create, ..IntakeSettings::new(tenant.clone()) };
-        let intake =
-            Intake::new(storage.clone(), dispatcher.clone(), groups, settings, IntakeSignals::new(&signals));
-        let (readiness, stop, tasks) = (Readiness::new(), Stop::new(), Tasks::new());
+        let intake = Intake::new(
+            storage.clone(),
+            dispatcher.clone(),
+            groups.clone(),
+            settings,
+            IntakeSignals::new(&signals),
+        );
+        let (readiness, stop) = (Readiness::new(), Stop::new());
         let gate = SecurityGate::open(tenant, &signals);
         let edge = HttpEdge::new(gate, intake, wanted.edge, readiness.clone(), stop.clone());
         let server = HttpServer::bind(wanted.server).expect("a free port");
         let address = server.local_addr();
+        tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
         tasks.spawn("tick", dispatcher.tick(tasks.stop()));
         let serving =
             server.serve(router(&edge), clock, HttpServerSignals::new("http", &signals), stop.clone());
         tasks.spawn("serve", async move { serving.await.expect("the socket is fine") });
         readiness.open();
-        Self { address, readiness, signals, storage, stop, tasks, _home: home }
+        Self { address, readiness, signals, storage, groups, stop, tasks, _home: home }
     }
 
     /// Waits until the gate has admitted this many requests, so that the last of them is past it.
@@ -120,6 +130,17 @@ impl Mesh {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         panic!("{requests} requests were not admitted in time:\n{}", self.signals.text());
+    }
+
+    /// Waits until the metrics have a line.
+    pub(crate) async fn shows(&self, line: &str) {
+        for _ in 0..1_000 {
+            if self.signals.text().lines().any(|found| found == line) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("never {line}:\n{}", self.signals.text());
     }
 
     /// Stops the server and waits until every connection has ended.

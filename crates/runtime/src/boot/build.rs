@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mesh_admin::{AdminState, AdminToken, Health, HealthReport};
-use mesh_base::{Clock, Signals, Stop};
+use mesh_base::{Clock, Signals, Stop, Tasks};
 use mesh_delivery::{
     DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
     RetentionRules,
@@ -42,12 +42,15 @@ use crate::config::{
 /// it goes on only once this much is free.
 const LOG_WRITE_BUFFER: usize = 16 << 20;
 
+/// Who does not read what is sent for that long is cut off.
+const NOT_READING: Duration = Duration::from_secs(30);
+
 /// Everything that was built.
 pub(super) struct Built {
     pub(super) data_dir: DataDir,
     pub(super) clock: Clock,
     pub(super) readiness: Readiness,
-    /// Ends waiting polls.
+    /// Ends waiting polls and streams.
     pub(super) polls_end: Stop,
     pub(super) health: Health,
     pub(super) storage: Storage,
@@ -59,6 +62,8 @@ pub(super) struct Built {
     /// Kept for the A2A gateway that will use it.
     pub(super) _tasks: MetaBackedTaskStore,
     pub(super) dispatcher: ReliableDispatcher,
+    /// What serves open streams.
+    pub(super) stream_tasks: Tasks,
     pub(super) groups: Groups,
     pub(super) retention: RetentionRules,
     pub(super) traffic: HttpServer,
@@ -134,6 +139,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         Topology::PartitionOwnedPull => anyhow::bail!("PARTITION_OWNED_PULL needs a shared Meta store"),
     };
     let delivery_signals = DeliverySignals::new(&signals);
+    let stream_tasks = Tasks::new();
     let dispatcher = ReliableDispatcher::new(Foundations {
         clock,
         storage: storage.clone(),
@@ -146,9 +152,11 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
             outstanding_total: count(settings.delivery.max_outstanding_total),
             subscriptions_per_client: count(settings.delivery.max_subscriptions_per_client),
             answer_bytes: 8 << 20,
+            stream_unread: NOT_READING,
             publish_timeout: settings.topics.publish_timeout,
         },
         signals: delivery_signals.clone(),
+        stream_tasks: stream_tasks.clone(),
     });
     let groups = Groups::new(dispatcher.clone(), subscriptions.clone(), settings.topics.auto_create);
     tracing::info!("delivery topology={}", topology.as_str());
@@ -178,6 +186,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         },
         answers_in_flight_bytes: settings.http.max_in_flight_poll_bytes,
         instance_url: settings.http.advertised_url.clone().unwrap_or_default(),
+        ..HttpEdgeSettings::default()
     };
     let edge = HttpEdge::new(gate, intake, edge, readiness.clone(), polls_end.clone());
     let traffic_router = mesh_ingress::http::router(&edge);
@@ -208,6 +217,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         sessions,
         _tasks: tasks,
         dispatcher,
+        stream_tasks,
         groups,
         retention: RetentionRules {
             max_age: settings.storage.retention_max_age,
@@ -231,13 +241,10 @@ fn count(number: u64) -> usize {
 fn bind(name: &'static str, host: &str, port: u16, settings: &Settings) -> anyhow::Result<HttpServer> {
     let mut server = HttpServerSettings::new(name, host, port);
     server.max_connections = count(settings.http.max_connections);
-    server.patience = Patience {
-        head: settings.http.header_timeout,
-        idle: settings.http.idle_timeout,
-        write: Duration::from_secs(30),
-    };
-    // Connections are cut while there is still time to close the stores.
-    server.drain_timeout = settings.instance.shutdown_timeout.mul_f64(0.7);
+    server.patience =
+        Patience { head: settings.http.header_timeout, idle: settings.http.idle_timeout, write: NOT_READING };
+    // A client that does not read is cut in time for the rest to end within the whole bound.
+    server.drain_timeout = settings.instance.shutdown_timeout.mul_f64(0.8);
     HttpServer::bind(server).with_context(|| format!("the {name} port cannot be bound at {host}:{port}"))
 }
 

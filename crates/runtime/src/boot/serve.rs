@@ -67,6 +67,7 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     built.readiness.close();
     built.polls_end.signal();
     let mut whole = traffic_tasks.shut_down(left()).await;
+    whole &= built.stream_tasks.shut_down(left()).await;
     whole &= delivery_tasks.shut_down(left()).await;
     built.dispatcher.flush().await;
     let (storage, positions) = (built.storage, built.positions);

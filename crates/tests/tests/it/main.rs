@@ -14,4 +14,5 @@ mod publish;
 mod recovery;
 mod settings;
 mod stop;
+mod streams;
 mod subscribe;

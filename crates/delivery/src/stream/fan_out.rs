@@ -1,0 +1,283 @@
+//! The fan-out of a topic: takes for all members with an open stream and room, one commit a group, then the
+//! mailboxes, with one wake-up each.
+//!
+//! Groups are served side by side, each by one at a time, so that a group which waits for a disk holds up no
+//! other and a partition's events reach a stream in order. While the ledger cannot write, the streams stay
+//! open and are told so.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::{
+    FutureExt,
+    stream::{FuturesUnordered, StreamExt},
+};
+use mesh_base::Stop;
+use mesh_frame::{Offset, PartitionId};
+use mesh_push::{Overflow, Room};
+use mesh_rocks::Durability;
+use mesh_state::positions::{Commit, LedgerEpoch, PositionBatch};
+use mesh_storage::Partition;
+
+use super::{Fan, Parcel, Stream};
+use crate::{
+    dispatcher::{Inner, LedgerUnavailable},
+    group::Group,
+    lane::{AckMode, Demand, Member, Taken, delivery_bytes},
+    poll::Cancelled,
+    take::Looking,
+};
+
+/// How long a group is left alone whose ledger or log cannot be used now.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What one look at a group gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Served {
+    /// Something: there may be more.
+    Something,
+    /// Nothing, but something was left to a member that was looked at before.
+    LeftOver,
+    Nothing,
+}
+
+/// What one look took, under the group's lock.
+enum Look {
+    Stale,
+    Nothing,
+    Took(TookForStreams),
+}
+
+struct TookForStreams {
+    epoch: LedgerEpoch,
+    taken: Vec<(PartitionId, Taken)>,
+    /// For whom, beside each of them.
+    to: Vec<Arc<Stream>>,
+    commit: Option<Commit>,
+    cold: Option<(Arc<Partition>, Offset)>,
+    more: bool,
+}
+
+/// What one mailbox gets, each with its bytes.
+struct Mail {
+    stream: Arc<Stream>,
+    parcels: Vec<(usize, Parcel)>,
+}
+
+impl Inner {
+    /// Serves a topic's groups until none of them has a stream any more, or everything stops.
+    pub(crate) async fn fan_out(self: Arc<Self>, fan: Arc<Fan>, stop: Stop) {
+        let mut serving = FuturesUnordered::new();
+        loop {
+            serving.extend(fan.take_due().into_iter().map(|group| self.keep_serving(group)));
+            let is_ending = fan.stop.is_signalled();
+            if is_ending && serving.is_empty() {
+                return;
+            }
+            tokio::select! {
+                () = stop.wait() => return,
+                () = fan.stop.wait(), if !is_ending => {}
+                () = fan.something_due() => {}
+                Some(()) = serving.next(), if !serving.is_empty() => {}
+            }
+        }
+    }
+
+    /// Serves a group; a defect that shows there does not end the other groups' streams.
+    async fn keep_serving(self: &Arc<Self>, group: u64) {
+        while AssertUnwindSafe(self.serve(group)).catch_unwind().await.is_err() {
+            tracing::error!(group, "serving the streams of a group panicked; it is served again");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Serves a group until there is nothing for its streams.
+    async fn serve(self: &Arc<Self>, number: u64) {
+        let Some(group) = self.group(number) else { return };
+        let seat = group.state.lock().streams.seat();
+        seat.start();
+        let mut last = Served::Something;
+        let mut told = false;
+        loop {
+            match self.serve_once(&group).await {
+                // Once more for those who come first next time.
+                Ok(served @ (Served::Nothing | Served::LeftOver))
+                    if served == Served::Nothing || last == served =>
+                {
+                    if seat.finish() {
+                        return;
+                    }
+                    last = Served::Something;
+                }
+                Ok(served) => {
+                    last = served;
+                    told = false;
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => {
+                    if !told {
+                        tracing::warn!(group = %group.id, %error, "streams wait: deliveries cannot be recorded");
+                        for stream in group.state.lock().streams.all() {
+                            stream
+                                .mailbox
+                                .say("deliveries cannot be recorded now; the stream goes on when they can");
+                        }
+                    }
+                    told = true;
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_once(self: &Arc<Self>, group: &Arc<Group>) -> Result<Served, LedgerUnavailable> {
+        if group.is_closed() || group.state.lock().streams.is_empty() {
+            return Ok(Served::Nothing);
+        }
+        self.ensure_lanes(group).await?;
+        let took = match self.look_for_streams(group) {
+            Look::Stale => return Ok(Served::Something),
+            Look::Nothing => return Ok(Served::Nothing),
+            Look::Took(took) => took,
+        };
+        let TookForStreams { epoch, taken, to, commit, cold, more } = took;
+        let changed = commit.is_some();
+        let left_to: Vec<Member> = taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
+        let given = self.deliver(group, epoch, taken, to, commit).await?;
+        if changed {
+            self.after(group);
+        }
+        if let Some((partition, offset)) = cold {
+            self.storage.warm(&partition, offset).await?;
+            return Ok(Served::Something);
+        }
+        if given > 0 || more {
+            return Ok(Served::Something);
+        }
+        // What is left to a poll is for that one; a stream it is left to has its turn at the next look.
+        let state = group.state.lock();
+        let mut served = Served::Nothing;
+        for member in left_to {
+            if state.streams.has(member) {
+                served = Served::LeftOver;
+            } else {
+                group.waiters.wake(1, |other| other == member.0);
+            }
+        }
+        Ok(served)
+    }
+
+    /// Takes for every stream with room, and hands the batch in before it lets go.
+    fn look_for_streams(&self, group: &Arc<Group>) -> Look {
+        let now = self.clock.now();
+        let mut guard = group.state.lock();
+        let state = &mut *guard;
+        let epoch = self.positions.log().epoch();
+        if state.epoch != Some(epoch) {
+            return Look::Stale;
+        }
+        let mut batch = PositionBatch::new();
+        self.signals.returned.inc_by(state.advance(now, &mut batch));
+        let mut ready: Vec<(Arc<Stream>, Room, usize)> = Vec::new();
+        for stream in state.streams.all() {
+            let window = state.window(stream.member);
+            let room = if window > 0 { stream.mailbox.room() } else { continue };
+            if room.items > 0 && room.bytes > 0 {
+                ready.push((stream.clone(), room, room.items.min(window)));
+            }
+        }
+        if ready.is_empty() {
+            self.commit_later(epoch, batch);
+            return Look::Nothing;
+        }
+        // Every take has a turn too: one more, so that another stream is first each time.
+        state.turn = state.turn.wrapping_add(1);
+        let first = state.turn % ready.len();
+        ready.rotate_left(first);
+        let share = state.available().div_ceil(ready.len() + group.waiters.len()).max(1);
+        let mut took = TookForStreams {
+            epoch,
+            taken: Vec::new(),
+            to: Vec::new(),
+            commit: None,
+            cold: None,
+            more: false,
+        };
+        let mut looking = Looking::new(now, state, &group.waiters, &mut batch);
+        for (stream, room, credit) in ready {
+            let demand = Demand {
+                member: stream.member,
+                most: credit.min(share),
+                bytes: room.bytes,
+                at_least_one: room.is_empty,
+                by_stream: true,
+            };
+            let its = self.take(&mut looking, demand);
+            took.to.extend(its.taken.iter().map(|_| stream.clone()));
+            took.taken.extend(its.taken);
+            took.cold = took.cold.or(its.cold);
+            took.more |= its.more;
+            if looking.state.available() == 0 {
+                break;
+            }
+        }
+        if !batch.is_empty() {
+            took.commit = Some(self.positions.log().commit(epoch, batch, Durability::Logged));
+        }
+        Look::Took(took)
+    }
+
+    /// Waits for the commit of a take, then puts what stands into the mailboxes. How many deliveries it were.
+    async fn deliver(
+        &self,
+        group: &Arc<Group>,
+        epoch: LedgerEpoch,
+        taken: Vec<(PartitionId, Taken)>,
+        to: Vec<Arc<Stream>>,
+        commit: Option<Commit>,
+    ) -> Result<usize, LedgerUnavailable> {
+        self.count_dropped(group, &taken);
+        let Some(commit) = commit else { return Ok(0) };
+        let mut cancelled = Cancelled { dispatcher: self, group, taken, epoch, armed: true };
+        self.positions.log().committed(commit).await?;
+        cancelled.armed = false;
+        let taken = std::mem::take(&mut cancelled.taken);
+        let now = self.clock.now();
+        let mut guard = group.state.lock();
+        let state = &mut *guard;
+        if state.epoch != Some(epoch) {
+            return Ok(0);
+        }
+        let auto = state.terms.ack == AckMode::Auto;
+        let mut mail: Vec<Mail> = Vec::new();
+        let mut given = 0;
+        for ((partition, took), stream) in taken.into_iter().zip(to) {
+            let lane = state.lanes.iter_mut().find(|lane| lane.partition.id() == partition);
+            let Some(lane) = lane else { continue };
+            let standing = lane.lane.handed(&took);
+            lane.lane.ended(&took.ends, &mut state.windows, now);
+            given += standing.len();
+            let parcels = standing.into_iter().map(|hand_out| {
+                let bytes = delivery_bytes(&hand_out.record);
+                (bytes, Parcel { group: group.clone(), partition, hand_out, auto })
+            });
+            match mail.last_mut() {
+                Some(last) if Arc::ptr_eq(&last.stream, &stream) => last.parcels.extend(parcels),
+                _ => mail.push(Mail { stream, parcels: parcels.collect() }),
+            }
+        }
+        let overflow = if auto { Overflow::Keep } else { Overflow::Refuse };
+        let mut batch = PositionBatch::new();
+        for Mail { stream, parcels } in mail {
+            // Under the group's lock: a stream that was replaced or closed since gets nothing more.
+            let back = if state.streams.is_open(&stream) {
+                stream.mailbox.put(parcels, overflow, now.0)
+            } else {
+                parcels.into_iter().map(|(_, parcel)| parcel).collect()
+            };
+            self.signals.returned.inc_by(back.len() as u64);
+            state.give_back(&back, now, &mut batch);
+        }
+        self.commit_later(epoch, batch);
+        Ok(given)
+    }
+}

@@ -1,0 +1,242 @@
+//! The open streams by client, and the fan of every topic that has some.
+//!
+//! Opening, replacing, closing, joining and leaving are one step each, under one short mutex: a stream that ends
+//! and one that takes its place never see half of each other. Order of locks: this one, then a group's.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
+
+use mesh_base::Tasks;
+use mesh_frame::{ClientId, TenantId, TopicName};
+use mesh_push::Mailbox;
+use mesh_state::positions::PositionBatch;
+use parking_lot::Mutex;
+
+use super::{Fan, MAILBOX_BYTES, MAILBOX_ITEMS, Parcel, Stream};
+use crate::{
+    PollError,
+    dispatcher::Inner,
+    group::{Group, member_of},
+    lane::Member,
+};
+
+/// Streams and fans of the process.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    registry: Mutex<Registry>,
+    tasks: Tasks,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    open: HashMap<(TenantId, ClientId), Open>,
+    fans: HashMap<TopicName, Crew>,
+}
+
+/// An open stream with the groups it has a seat in.
+#[derive(Debug)]
+struct Open {
+    stream: Arc<Stream>,
+    groups: Vec<Arc<Group>>,
+}
+
+/// A topic's fan with how many streams its groups have, each counted once a group.
+#[derive(Debug, Default)]
+struct Crew {
+    fan: Arc<Fan>,
+    streams: usize,
+}
+
+fn is_among(groups: &[Arc<Group>], group: &Arc<Group>) -> bool {
+    groups.iter().any(|other| Arc::ptr_eq(other, group))
+}
+
+impl Streams {
+    pub(crate) fn new(tasks: Tasks) -> Self {
+        Self { registry: Mutex::default(), tasks }
+    }
+}
+
+impl Inner {
+    pub(crate) fn open_stream(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        client: &ClientId,
+    ) -> Result<Arc<Stream>, PollError> {
+        let mut registry = self.streams.registry.lock();
+        let groups = self.groups_of(tenant, client).ok_or_else(|| self.no_client(tenant, client))?;
+        let stream = Arc::new(Stream {
+            tenant: tenant.clone(),
+            client: client.clone(),
+            member: member_of(tenant, client),
+            mailbox: Mailbox::new(MAILBOX_ITEMS, MAILBOX_BYTES),
+        });
+        let opened = Open { stream: stream.clone(), groups: groups.clone() };
+        let old = registry.open.insert((tenant.clone(), client.clone()), opened);
+        let (unwritten, had) = match &old {
+            Some(old) => {
+                (old.stream.mailbox.close("another stream of this client took over"), &old.groups[..])
+            }
+            None => (Vec::new(), &[][..]),
+        };
+        for group in had.iter().filter(|group| !is_among(&groups, group)) {
+            self.unseat(&mut registry, group, stream.member, &unwritten);
+        }
+        for group in &groups {
+            self.seat(&mut registry, group, &stream, &unwritten);
+        }
+        self.count_streams(&registry);
+        Ok(stream)
+    }
+
+    /// Ends a stream. What it was told first as the reason stands.
+    pub(crate) fn close_stream(self: &Arc<Self>, stream: &Arc<Stream>, reason: &'static str) {
+        let mut registry = self.streams.registry.lock();
+        let unwritten = stream.mailbox.close(reason);
+        let key = (stream.tenant.clone(), stream.client.clone());
+        // One that was replaced has nothing left: whoever took over saw to it.
+        if registry.open.get(&key).is_some_and(|open| Arc::ptr_eq(&open.stream, stream))
+            && let Some(open) = registry.open.remove(&key)
+        {
+            for group in &open.groups {
+                self.unseat(&mut registry, group, stream.member, &unwritten);
+            }
+            self.count_streams(&registry);
+        }
+    }
+
+    /// Ends the streams whose clients have left lie what is for them for too long: over HTTP/2 a connection
+    /// goes on while one of its streams stands still.
+    pub(crate) fn close_stalled_streams(self: &Arc<Self>) {
+        let now = self.clock.now().0;
+        let patience = u64::try_from(self.limits.stream_unread.as_millis()).unwrap_or(u64::MAX);
+        let open: Vec<Arc<Stream>> =
+            self.streams.registry.lock().open.values().map(|open| open.stream.clone()).collect();
+        for stream in open.into_iter().filter(|stream| stream.mailbox.unread_for_ms(now) > patience) {
+            tracing::info!(client = %stream.client, "a stream was not read for too long; closed");
+            self.close_stream(&stream, "the client did not read");
+        }
+    }
+
+    /// A client joined a group: its stream is for that one too.
+    pub(crate) fn joined_with_stream(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        client: &ClientId,
+        group: &Arc<Group>,
+    ) {
+        let mut registry = self.streams.registry.lock();
+        let Some(open) = registry.open.get_mut(&(tenant.clone(), client.clone())) else { return };
+        if !is_among(&open.groups, group) {
+            open.groups.push(group.clone());
+            let stream = open.stream.clone();
+            self.seat(&mut registry, group, &stream, &[]);
+        }
+    }
+
+    /// A client left a group. With the last one its stream ends.
+    pub(crate) fn left_with_stream(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        client: &ClientId,
+        group: &Arc<Group>,
+    ) {
+        let mut registry = self.streams.registry.lock();
+        let key = (tenant.clone(), client.clone());
+        let Some(open) = registry.open.get_mut(&key).filter(|open| is_among(&open.groups, group)) else {
+            return;
+        };
+        open.groups.retain(|other| !Arc::ptr_eq(other, group));
+        let (stream, was_last) = (open.stream.clone(), open.groups.is_empty());
+        let unwritten = stream.mailbox.remove_if(|parcel| Arc::ptr_eq(&parcel.group, group));
+        self.unseat(&mut registry, group, stream.member, &unwritten);
+        if was_last {
+            registry.open.remove(&key);
+            stream.mailbox.close("the client has no subscription any more");
+            self.count_streams(&registry);
+        }
+    }
+
+    /// A stream whose mailbox was full, or held something, was read from: its groups are looked at again.
+    pub(crate) fn stream_has_room(&self, stream: &Stream) {
+        for group in self.groups_of(&stream.tenant, &stream.client).unwrap_or_default() {
+            group.state.lock().streams.wake();
+        }
+    }
+
+    fn count_streams(&self, registry: &Registry) {
+        self.signals.streams.set(i64::try_from(registry.open.len()).unwrap_or(i64::MAX));
+    }
+
+    /// Makes a stream its member's in a group, in place of the one that was.
+    fn seat(
+        self: &Arc<Self>,
+        registry: &mut Registry,
+        group: &Arc<Group>,
+        stream: &Arc<Stream>,
+        unwritten: &[Parcel],
+    ) {
+        let crew = registry.fans.entry(group.id.topic.clone()).or_insert_with(|| {
+            let crew = Crew::default();
+            let stop = self.streams.tasks.stop();
+            self.streams.tasks.spawn("stream fan-out", self.clone().fan_out(crew.fan.clone(), stop));
+            crew
+        });
+        let fan = crew.fan.clone();
+        let is_new = self.change(group, stream.member, unwritten, Some((stream, &fan)));
+        crew.streams += usize::from(is_new);
+    }
+
+    /// Takes a member's stream out of a group.
+    fn unseat(&self, registry: &mut Registry, group: &Arc<Group>, member: Member, unwritten: &[Parcel]) {
+        let was_new = self.change(group, member, unwritten, None);
+        let Some(crew) = registry.fans.get_mut(&group.id.topic).filter(|_| !was_new) else { return };
+        crew.streams -= 1;
+        if crew.streams == 0 {
+            crew.fan.stop.signal();
+            registry.fans.remove(&group.id.topic);
+        }
+    }
+
+    /// Changes a member's stream in a group, with what that does to its deliveries. `true`: it had none.
+    fn change(
+        &self,
+        group: &Arc<Group>,
+        member: Member,
+        unwritten: &[Parcel],
+        new: Option<(&Arc<Stream>, &Arc<Fan>)>,
+    ) -> bool {
+        let now = self.clock.now();
+        let epoch = self.positions.log().epoch();
+        let mut batch = PositionBatch::new();
+        let (had_none, condemned) = {
+            let mut guard = group.state.lock();
+            let state = &mut *guard;
+            let old = match new {
+                Some((stream, fan)) => state.streams.insert(stream, fan),
+                None => state.streams.remove(member),
+            };
+            group.streams.store(state.streams.len(), Ordering::SeqCst);
+            // Lanes of an older view are read again, which does the same.
+            if old.is_some() && state.epoch == Some(epoch) {
+                for parcel in unwritten.iter().filter(|parcel| Arc::ptr_eq(&parcel.group, group)) {
+                    self.signals.returned.inc();
+                    state.give_back(std::slice::from_ref(parcel), now, &mut batch);
+                }
+                for lane in &mut state.lanes {
+                    lane.lane.stream_closed(member, now, &state.terms, &mut state.windows, &mut batch);
+                }
+                self.commit_later(epoch, batch);
+            }
+            state.streams.wake();
+            (old.is_none(), state.lanes.iter().any(|lane| lane.lane.condemned().next().is_some()))
+        };
+        if condemned {
+            self.condemn(group);
+        }
+        self.after(group);
+        had_none
+    }
+}

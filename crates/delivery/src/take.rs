@@ -1,0 +1,116 @@
+//! One member's take over the lanes of a group: the same for a poll and for a stream.
+
+use std::{
+    cell::OnceCell,
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
+
+use mesh_base::UnixMillis;
+use mesh_frame::{Offset, PartitionId};
+use mesh_push::Waiters;
+use mesh_state::positions::PositionBatch;
+use mesh_storage::Partition;
+
+use crate::{
+    dispatcher::Inner,
+    group::{GroupState, PartitionSource},
+    lane::{Demand, Judge, Member, Taken, Terms, delivery_bytes},
+    stream::GroupStreams,
+};
+
+/// What a member got.
+#[derive(Debug, Default)]
+pub(crate) struct Took {
+    /// By lane; a lane that was not looked at is absent.
+    pub(crate) taken: Vec<(PartitionId, Taken)>,
+    /// The first record that is not in memory.
+    pub(crate) cold: Option<(Arc<Partition>, Offset)>,
+    /// There may be more at once.
+    pub(crate) more: bool,
+}
+
+/// Who waits for something right now and may have it.
+pub(crate) struct Present<'a> {
+    limits: &'a HashMap<Member, u32>,
+    full: &'a [Member],
+    waiters: &'a Waiters,
+    waiting: OnceCell<Vec<u64>>,
+    streams: &'a GroupStreams,
+}
+
+impl Present<'_> {
+    fn has_demand(&self, member: Member) -> bool {
+        self.limits.contains_key(&member)
+            && !self.full.contains(&member)
+            && (self.streams.has_plenty(member)
+                || self.waiting.get_or_init(|| self.waiters.members()).contains(&member.0))
+    }
+}
+
+/// A group's state as one look sees it.
+pub(crate) struct Looking<'a> {
+    now: UnixMillis,
+    pub(crate) state: &'a mut GroupState,
+    waiters: &'a Waiters,
+    batch: &'a mut PositionBatch,
+    /// Those whose window was full when this look began.
+    full: Vec<Member>,
+}
+
+impl<'a> Looking<'a> {
+    /// A look at a group whose lanes were brought to now.
+    pub(crate) fn new(
+        now: UnixMillis,
+        state: &'a mut GroupState,
+        waiters: &'a Waiters,
+        batch: &'a mut PositionBatch,
+    ) -> Self {
+        let full = state.windows.full(&state.limits);
+        Self { now, state, waiters, batch, full }
+    }
+}
+
+impl Inner {
+    /// Takes for a member, lane by lane, and stages it. The demand holds for all lanes together.
+    pub(crate) fn take(&self, looking: &mut Looking<'_>, demand: Demand) -> Took {
+        let Looking { now, state, waiters, batch, full } = looking;
+        let now = *now;
+        let GroupState { settings, terms, limits, windows, lanes, streams, turn, .. } = &mut **state;
+        let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
+        let judge = Judge {
+            verdict: &|record| crate::group::verdict(settings, record, now),
+            has_demand: &|other| present.has_demand(other),
+        };
+        let mut took = Took::default();
+        let mut left = demand;
+        let number = lanes.len();
+        *turn = turn.wrapping_add(1);
+        for place in 0..number {
+            if left.most == 0 {
+                break;
+            }
+            let lane = &mut lanes[(*turn + place) % number];
+            let mut source = PartitionSource(&lane.partition);
+            let before = lane.lane.outstanding();
+            let terms = Terms { max_outstanding: self.room(&lane.lane, terms.max_outstanding), ..*terms };
+            let mut taken = lane.lane.take(&left, now, &terms, windows, &mut source, &judge);
+            self.outstanding.fetch_add(lane.lane.outstanding().saturating_sub(before), Ordering::AcqRel);
+            batch.extend(std::mem::take(&mut taken.batch));
+            left.most -= taken.hand_outs.len();
+            let used: usize = taken.hand_outs.iter().map(|given| delivery_bytes(&given.record)).sum();
+            left.bytes = left.bytes.saturating_sub(used);
+            // A stream has room for one large event, not for one of every partition.
+            left.at_least_one &= used == 0 || !left.by_stream;
+            took.more |= taken.more;
+            if let Some(offset) = taken.cold {
+                took.cold = took.cold.or_else(|| Some((lane.partition.clone(), offset)));
+            }
+            took.taken.push((lane.partition.id(), taken));
+            if used > 0 && left.bytes == 0 {
+                break;
+            }
+        }
+        took
+    }
+}

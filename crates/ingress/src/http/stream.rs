@@ -1,0 +1,34 @@
+//! `GET /events/stream`: deliveries as server-sent events, for as long as the client is connected.
+//!
+//! An unknown client is answered with its error before any header of the stream. `Last-Event-ID` is not looked
+//! at: what a client has not settled comes again, whatever it saw last.
+
+use axum::{body::Body, response::Response};
+use http::{
+    HeaderName, HeaderValue,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+    request::Parts,
+};
+use mesh_frame::ClientId;
+use mesh_gate::{Action, Caller, Resource};
+
+use super::{edge::HttpEdge, errors::ApiError, query::Query, stream_body::StreamBody};
+use crate::intake::OpenStream;
+
+/// Tells proxies of a common kind not to hold events back.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+pub(super) fn stream(edge: &HttpEdge, caller: &Caller, parts: &Parts) -> Result<Response, ApiError> {
+    let query = Query::of(&parts.uri);
+    let client =
+        ClientId::new(&query.required("clientId")?).map_err(|error| ApiError::of_name("clientId", error))?;
+    let open = OpenStream { client: client.clone() };
+    let admitted = edge.admit(caller, Action::Subscribe, Resource::Client(&client), open)?;
+    let stream = edge.intake().stream(admitted)?;
+    let mut response = Response::new(Body::new(StreamBody::new(edge.clone(), stream)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(response)
+}
