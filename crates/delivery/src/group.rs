@@ -24,6 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     lane::{AckMode, Lane, Member, Source, Terms, Verdict, Windows},
+    letters::{group_tag, replay_verdict},
     settings::Settings,
 };
 
@@ -45,7 +46,10 @@ pub struct Group {
     pub(crate) generation: u32,
     pub(crate) topic: Arc<Topic>,
     pub(crate) state: Mutex<GroupState>,
-    pub(crate) waiters: Waiters,
+    /// Shared with the group that follows it when it is sought.
+    pub(crate) waiters: Arc<Waiters>,
+    /// What a replayed copy says that is for this group.
+    pub(crate) replay_tag: String,
     pub(crate) loading: tokio::sync::Mutex<()>,
     /// When the ticker looks at it next, in milliseconds; `u64::MAX`: not at all.
     pub(crate) scheduled: AtomicU64,
@@ -87,6 +91,7 @@ impl Group {
         terms: Terms,
     ) -> Arc<Self> {
         Arc::new(Self {
+            replay_tag: group_tag(&id),
             id,
             number,
             generation,
@@ -101,7 +106,7 @@ impl Group {
                 epoch: None,
                 turn: 0,
             }),
-            waiters: Waiters::default(),
+            waiters: Arc::default(),
             loading: tokio::sync::Mutex::new(()),
             scheduled: AtomicU64::new(u64::MAX),
             dirty: AtomicBool::new(false),
@@ -245,11 +250,14 @@ pub(crate) fn kind_of(settings: &Settings) -> GroupKind {
 }
 
 /// Whether a group wants a record now.
-pub(crate) fn verdict(settings: &Settings, record: &LogRecord, now: UnixMillis) -> Verdict {
+pub(crate) fn verdict(group: &Group, settings: &Settings, record: &LogRecord, now: UnixMillis) -> Verdict {
     let stored = record.record();
-    if stored.event.expires_at_ms(stored.accepted_at_ms).is_some_and(|at| at <= now.0) {
+    let wanted = || settings.filters.iter().all(|filter| filter.matches(&stored.event));
+    if let Some(verdict) = replay_verdict(&group.replay_tag, record, now) {
+        if verdict == Verdict::Deliver && !wanted() { Verdict::Filtered } else { verdict }
+    } else if stored.event.expires_at_ms(stored.accepted_at_ms).is_some_and(|at| at <= now.0) {
         Verdict::Expired
-    } else if settings.filters.iter().all(|filter| filter.matches(&stored.event)) {
+    } else if wanted() {
         Verdict::Deliver
     } else {
         Verdict::Filtered

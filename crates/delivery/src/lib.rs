@@ -10,6 +10,7 @@ mod dispatcher;
 mod group;
 mod groups;
 pub mod lane;
+mod letters;
 mod poll;
 mod recovery;
 mod schedule;
@@ -26,6 +27,7 @@ pub use dispatcher::{DeliveryLimits, Foundations, LedgerUnavailable, ReliableDis
 pub use group::{Group, Membership};
 pub use groups::{Groups, MemberView, StartAt, Subscribe, SubscribeError, Subscribed};
 pub use lane::AckMode;
+pub use letters::{DeadLetters, Interrupted, LetterSelector, LettersError, REPLAY_GROUP, Replayed};
 pub use poll::{Answer, Delivery, PollError};
 pub use recovery::{Recovered, RecoveryError};
 pub use settings::{AskedSettings, Mode, Settings};

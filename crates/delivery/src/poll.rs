@@ -288,7 +288,7 @@ impl Inner {
         let (limits, full) = (&state.limits, state.windows.full(&state.limits));
         let waiting: OnceCell<Vec<u64>> = OnceCell::new();
         let judge = Judge {
-            verdict: &|record: &LogRecord| verdict(settings, record, now),
+            verdict: &|record: &LogRecord| verdict(group, settings, record, now),
             has_demand: &|other| {
                 limits.contains_key(&other)
                     && !full.contains(&other)

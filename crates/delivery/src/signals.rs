@@ -13,6 +13,8 @@ pub struct DeliverySignals {
     pub acked: Counter,
     /// Dead letters stored.
     pub dead_lettered: Counter,
+    /// Dead letters replayed.
+    pub replayed: Counter,
     /// Events that ended otherwise, by reason.
     pub dropped: CounterFamily,
     /// Answers that never reached their client, so that their deliveries came back uncounted.
@@ -27,6 +29,7 @@ impl DeliverySignals {
             redelivered: signals.counter("redelivered", "Deliveries handed out again"),
             acked: signals.counter("acked", "Deliveries acknowledged"),
             dead_lettered: signals.counter("dead_lettered", "Dead letters stored"),
+            replayed: signals.counter("dead_letters_replayed", "Dead letters replayed to their group"),
             dropped: signals
                 .counters("dropped", "Events that ended without an ack or a dead letter, by reason"),
             returned: signals.counter("returned", "Deliveries whose answer never reached the client"),

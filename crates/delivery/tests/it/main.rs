@@ -3,4 +3,5 @@
 mod dead_letters;
 mod dispatch;
 mod groups;
+mod replay;
 mod rig;

@@ -1,0 +1,81 @@
+//! How long and how many rows of dead letters are kept: 14 days, and 100,000 a topic, the oldest going first.
+
+use mesh_base::BackendError;
+use mesh_frame::TopicName;
+use mesh_state::shared::{DeadLetterScope, DeadLetterStore};
+
+use super::{DeadLetters, LetterRow};
+use crate::view::DEAD_LETTERS_FOR;
+
+/// Rows that a topic may have.
+const MOST: usize = 100_000;
+/// How many rows are read at once.
+const PAGE: usize = 1_000;
+
+impl DeadLetters {
+    /// Drops the rows of a topic that are too old, then the oldest that are too many. Gives how many went.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read or written; what went stays gone.
+    pub async fn retain(&self, topic: &TopicName) -> Result<usize, BackendError> {
+        self.retain_most(topic, MOST).await
+    }
+
+    /// [`DeadLetters::retain`] with another bound of rows.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn retain_most(&self, topic: &TopicName, most: usize) -> Result<usize, BackendError> {
+        let before = self.0.clock.now().minus(DEAD_LETTERS_FOR).0;
+        let (mut times, mut gone) = (Vec::new(), 0);
+        let mut after: Option<String> = None;
+        loop {
+            let (rows, next) = self.all(topic, after.as_deref()).await?;
+            for row in rows {
+                if row.record.dead_at_ms < before {
+                    self.0.dead_letters.remove(&row).await?;
+                    gone += 1;
+                } else {
+                    times.push(row.record.dead_at_ms);
+                }
+            }
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut excess = times.len().saturating_sub(most);
+        if excess > 0 {
+            times.sort_unstable();
+            let last = times[excess - 1];
+            while excess > 0 {
+                let (rows, next) = self.all(topic, after.as_deref()).await?;
+                for row in rows {
+                    if excess > 0 && row.record.dead_at_ms <= last {
+                        self.0.dead_letters.remove(&row).await?;
+                        gone += 1;
+                        excess -= 1;
+                    }
+                }
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            tracing::warn!(%topic, most, "a topic had more dead letters than are kept: the oldest were dropped");
+        }
+        if gone > 0 {
+            tracing::info!(%topic, gone, "retention dropped dead letters");
+        }
+        Ok(gone)
+    }
+
+    async fn all(
+        &self,
+        topic: &TopicName,
+        after: Option<&str>,
+    ) -> Result<(Vec<LetterRow>, Option<String>), BackendError> {
+        let page = self.0.dead_letters.browse(&DeadLetterScope::Topic(topic.clone()), after, PAGE).await?;
+        Ok((page.rows, page.next))
+    }
+}
