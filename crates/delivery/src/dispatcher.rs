@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use mesh_base::{BackendError, Clock, UnixMillis};
+use mesh_base::{BackendError, Clock, Tasks, UnixMillis};
 use mesh_frame::{ClientId, Epoch, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::{
@@ -116,6 +116,8 @@ pub(crate) struct Inner {
     pub(crate) buried_signal: Notify,
     /// Replays and discards of dead letters.
     pub(crate) letters: Desk,
+    /// What was begun for a request and is finished without it.
+    pub(crate) tasks: Tasks,
 }
 
 /// Every group, by number, by id and by topic.
@@ -169,6 +171,7 @@ impl ReliableDispatcher {
             condemned_signal: Notify::new(),
             buried_signal: Notify::new(),
             letters: Desk::default(),
+            tasks: Tasks::new(),
         }))
     }
 

@@ -114,6 +114,24 @@ impl Group {
         })
     }
 
+    /// The group that takes this one's place: the same number, members and waiters, its lanes yet to be read.
+    pub(crate) fn followed_by(
+        &self,
+        generation: u32,
+        settings: Settings,
+        terms: Terms,
+        members: HashMap<ClientId, Membership>,
+        limits: HashMap<Member, u32>,
+    ) -> Arc<Self> {
+        let id = self.id.clone();
+        let mut next = Self::new(id, self.number, generation, self.topic.clone(), settings, terms);
+        let group = Arc::get_mut(&mut next).expect("nobody else has it yet");
+        group.waiters = self.waiters.clone();
+        let state = group.state.get_mut();
+        (state.members, state.limits) = (members, limits);
+        next
+    }
+
     /// Tenant, topic, kind and name.
     pub fn id(&self) -> &GroupId {
         &self.id

@@ -209,10 +209,16 @@ impl ReliableDispatcher {
 
     /// The lowest floor of any group, by partition; partitions nobody reads are absent.
     fn floors(&self, topic: &TopicName) -> BTreeMap<PartitionId, Offset> {
+        let groups = self.0.groups.read().by_topic.get(topic).cloned().unwrap_or_default();
         let mut floors: BTreeMap<PartitionId, Offset> = BTreeMap::new();
-        for view in self.positions(topic) {
-            let floor = floors.entry(view.partition).or_insert(view.floor);
-            *floor = (*floor).min(view.floor);
+        for group in groups {
+            let mut state = group.state.lock();
+            for partition in self.0.polled(&group) {
+                // A lane that is not read yet may be anywhere.
+                let of_group = state.lane(partition.id()).map_or(Offset(0), |lane| lane.floor());
+                let floor = floors.entry(partition.id()).or_insert(of_group);
+                *floor = (*floor).min(of_group);
+            }
         }
         floors
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use mesh_base::{Clock, Tasks};
+use mesh_base::Clock;
 use mesh_state::shared::{DeadLetter, Stored};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
@@ -16,8 +16,6 @@ pub(crate) struct Desk {
     turn: Arc<tokio::sync::Mutex<Pace>>,
     /// The stamps of rows whose copy is in the log while the row could not be removed.
     copied: Mutex<HashSet<(String, u64)>>,
-    /// A turn that was begun is finished, also when nobody waits for it any more.
-    pub(super) tasks: Tasks,
 }
 
 /// When the next copies may be made.

@@ -41,7 +41,7 @@ impl DeadLetters {
             let page = self.page(which, after.as_deref()).await.map_err(at)?;
             let left = most - total.replayed;
             let (done, answer) = oneshot::channel();
-            self.0.letters.tasks.spawn("replay", turn_of(self.0.clone(), turn, page.rows, left, done));
+            self.0.tasks.spawn("replay", turn_of(self.0.clone(), turn, page.rows, left, done));
             let (took, failed) = answer.await.map_err(|_| at(LettersError::Stopping))?;
             total.replayed += took.replayed;
             total.group_gone += took.group_gone;

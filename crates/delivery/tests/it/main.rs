@@ -3,5 +3,6 @@
 mod dead_letters;
 mod dispatch;
 mod groups;
+mod operate;
 mod replay;
 mod rig;
