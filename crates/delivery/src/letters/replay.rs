@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use mesh_base::BackendErrorKind;
 use mesh_frame::Event;
 use mesh_state::shared::{DeadLetter, DeadLetterStore};
 use mesh_storage::{AppendItem, Topic};
@@ -115,7 +116,12 @@ impl Inner {
         if self.letters.is_copied(row) {
             return Ok(Fate::Goes(group.topic.clone(), group.number, None));
         }
-        let Some(body) = self.body_of(letter).await? else { return Ok(Fate::BodyGone) };
+        let body = match self.body_of(letter).await {
+            // One damaged body does not hold up the others; the row stays.
+            Err(LettersError::Storage(error)) if error.kind() == BackendErrorKind::Corrupt => None,
+            body => body?,
+        };
+        let Some(body) = body else { return Ok(Fate::BodyGone) };
         let event = copy_for(&body, &letter.group);
         Ok(Fate::Goes(group.topic.clone(), group.number, Some(event)))
     }
