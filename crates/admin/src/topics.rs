@@ -37,7 +37,7 @@ fn summary(view: &TopicView) -> Value {
         "topic": view.name.as_str(),
         "partitions": view.partitions.len(),
         "groups": view.groups.len(),
-        "deadLetters": view.name.is_dead_letter(),
+        "deadLetterTopic": view.name.is_dead_letter(),
     })
 }
 

@@ -8,6 +8,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use mesh_base::{BackendError, BackendErrorKind, UnixMillis};
@@ -173,6 +174,8 @@ impl Groups {
         if let Err(error) = inner.ensure_lanes(&next).await {
             tracing::warn!(group = %old.id, %error, "the group is read again once the ledger can be");
         }
+        // Whether or not it could be read: the ticker looks at it soon.
+        inner.schedule.no_later_than(&next, inner.clock.now().plus(Duration::from_millis(500)));
         {
             let mut groups = inner.groups.write();
             groups.remove(old);

@@ -29,7 +29,7 @@ async fn a_topic_is_made_grown_described_and_deleted() {
     assert!(first["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{first}");
     assert_eq!(topic["groups"], json!([{"tenant": "default", "group": "default", "kind": "lb"}]));
     let list = rig.ask("GET", "/admin/topics", "").await;
-    let row = json!([{"topic": "t", "partitions": 3, "groups": 1, "deadLetters": false}]);
+    let row = json!([{"topic": "t", "partitions": 3, "groups": 1, "deadLetterTopic": false}]);
     assert_eq!(list, (200, row));
     let refused = rig.refused("DELETE", "/admin/topics/t", "").await;
     assert_eq!(refused, (409, "groups_exist".to_owned()));

@@ -11,6 +11,8 @@ use crate::view::DEAD_LETTERS_FOR;
 const MOST: usize = 100_000;
 /// How many rows are read at once.
 const PAGE: usize = 1_000;
+/// How many rows are removed at once.
+const AT_ONCE: usize = 64;
 
 impl DeadLetters {
     /// Drops the rows of a topic that are too old, then the oldest that are too many. Gives how many went.
@@ -31,14 +33,10 @@ impl DeadLetters {
         let mut after: Option<String> = None;
         loop {
             let (rows, next) = self.all(topic, after.as_deref()).await?;
-            for row in rows {
-                if row.record.dead_at_ms < before {
-                    self.0.dead_letters.remove(&row).await?;
-                    gone += 1;
-                } else {
-                    times.push(row.record.dead_at_ms);
-                }
-            }
+            let (old, young): (Vec<_>, Vec<_>) =
+                rows.into_iter().partition(|row| row.record.dead_at_ms < before);
+            times.extend(young.iter().map(|row| row.record.dead_at_ms));
+            gone += self.remove(&old).await?;
             after = next;
             if after.is_none() {
                 break;
@@ -50,13 +48,10 @@ impl DeadLetters {
             let last = times[excess - 1];
             while excess > 0 {
                 let (rows, next) = self.all(topic, after.as_deref()).await?;
-                for row in rows {
-                    if excess > 0 && row.record.dead_at_ms <= last {
-                        self.0.dead_letters.remove(&row).await?;
-                        gone += 1;
-                        excess -= 1;
-                    }
-                }
+                let oldest = rows.into_iter().filter(|row| row.record.dead_at_ms <= last);
+                let oldest: Vec<LetterRow> = oldest.take(excess).collect();
+                gone += self.remove(&oldest).await?;
+                excess -= oldest.len();
                 after = next;
                 if after.is_none() {
                     break;
@@ -68,6 +63,15 @@ impl DeadLetters {
             tracing::info!(%topic, gone, "retention dropped dead letters");
         }
         Ok(gone)
+    }
+
+    /// Removes rows, some at a time, so that they share the writes of Meta.
+    async fn remove(&self, rows: &[LetterRow]) -> Result<usize, BackendError> {
+        for some in rows.chunks(AT_ONCE) {
+            let removals = some.iter().map(|row| self.0.dead_letters.remove(row));
+            futures_util::future::try_join_all(removals).await?;
+        }
+        Ok(rows.len())
     }
 
     async fn all(
