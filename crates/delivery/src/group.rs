@@ -48,8 +48,6 @@ pub struct Group {
     pub(crate) state: Mutex<GroupState>,
     /// Shared with the group that follows it when it is sought.
     pub(crate) waiters: Arc<Waiters>,
-    /// What a replayed copy says that is for this group.
-    pub(crate) replay_tag: String,
     pub(crate) loading: tokio::sync::Mutex<()>,
     /// When the ticker looks at it next, in milliseconds; `u64::MAX`: not at all.
     pub(crate) scheduled: AtomicU64,
@@ -62,6 +60,8 @@ pub struct Group {
 /// What the mutex guards.
 #[derive(Debug)]
 pub(crate) struct GroupState {
+    /// What a replayed copy says that is for this group.
+    pub(crate) replay_tag: String,
     pub(crate) settings: Settings,
     pub(crate) terms: Terms,
     pub(crate) members: HashMap<ClientId, Membership>,
@@ -90,13 +90,14 @@ impl Group {
         settings: Settings,
         terms: Terms,
     ) -> Arc<Self> {
+        let replay_tag = group_tag(&id);
         Arc::new(Self {
-            replay_tag: group_tag(&id),
             id,
             number,
             generation,
             topic,
             state: Mutex::new(GroupState {
+                replay_tag,
                 settings,
                 terms,
                 members: HashMap::new(),
@@ -268,10 +269,10 @@ pub(crate) fn kind_of(settings: &Settings) -> GroupKind {
 }
 
 /// Whether a group wants a record now.
-pub(crate) fn verdict(group: &Group, settings: &Settings, record: &LogRecord, now: UnixMillis) -> Verdict {
+pub(crate) fn verdict(replay_tag: &str, settings: &Settings, record: &LogRecord, now: UnixMillis) -> Verdict {
     let stored = record.record();
     let wanted = || settings.filters.iter().all(|filter| filter.matches(&stored.event));
-    if let Some(verdict) = replay_verdict(&group.replay_tag, record, now) {
+    if let Some(verdict) = replay_verdict(replay_tag, record, now) {
         if verdict == Verdict::Deliver && !wanted() { Verdict::Filtered } else { verdict }
     } else if stored.event.expires_at_ms(stored.accepted_at_ms).is_some_and(|at| at <= now.0) {
         Verdict::Expired

@@ -283,12 +283,12 @@ impl Inner {
         if state.terms.ack == AckMode::Explicit {
             left = left.min(window);
         }
-        let settings = &state.settings;
+        let (settings, replay_tag) = (&state.settings, &state.replay_tag);
         // Who waits and had room when this look began; asked only when a key had another member before.
         let (limits, full) = (&state.limits, state.windows.full(&state.limits));
         let waiting: OnceCell<Vec<u64>> = OnceCell::new();
         let judge = Judge {
-            verdict: &|record: &LogRecord| verdict(group, settings, record, now),
+            verdict: &|record: &LogRecord| verdict(replay_tag, settings, record, now),
             has_demand: &|other| {
                 limits.contains_key(&other)
                     && !full.contains(&other)
