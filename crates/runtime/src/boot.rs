@@ -1,6 +1,6 @@
 //! Build and run: what happens once the settings are known to be right.
 //!
-//! [`build`] binds, opens and wires everything in the order of the line and starts nothing; [`run`]
+//! Building binds, opens and wires everything in the order of the line and starts nothing; running
 //! recovers, serves, and stops in the reverse order. What fails in between is named, and what was opened is
 //! closed again.
 

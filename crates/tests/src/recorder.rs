@@ -178,6 +178,7 @@ impl Recorder {
             })
         };
         let letters = self.client.dead_letters(topic).await?;
+        anyhow::ensure!(letters.len() < 1_000, "{topic} has more dead letters than a browse shows");
         let rows: Vec<DeadRow> = letters
             .iter()
             .map(|letter| row(letter).with_context(|| format!("a row of the dead letters is {letter}")))

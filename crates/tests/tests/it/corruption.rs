@@ -10,140 +10,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use mesh_tests::{Client, Seed, Server, Subscribe, event, pause, rounds, sized};
-use rand::{RngExt, rngs::StdRng, seq::IndexedRandom};
-use serde_json::Value;
-use tempfile::TempDir;
+use mesh_tests::{Client, Seed, Server, Subscribe, event, pause, rounds};
 use tokio::net::TcpStream;
 
+use crate::damage::{Original, copy, damage, data_files, original};
+
 const SOON: Duration = Duration::from_secs(15);
-const EVENTS: usize = 160;
-const ACKED: usize = 60;
-
-/// What every round starts from.
-struct Original {
-    folder: TempDir,
-    unfinished: BTreeSet<String>,
-    all: BTreeMap<String, Value>,
-}
-
-/// Whether a file belongs to a database and holds what matters.
-fn is_data(name: &str) -> bool {
-    [".log", ".sst", ".blob"].iter().any(|end| name.ends_with(end))
-        || name.starts_with("MANIFEST")
-        || name == "CURRENT"
-}
-
-/// Every data file under a directory with its size.
-fn data_files(directory: &Path) -> Result<BTreeMap<PathBuf, u64>> {
-    let mut files = BTreeMap::new();
-    let mut folders = vec![directory.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
-            } else if is_data(&entry.file_name().to_string_lossy()) {
-                files.insert(entry.path(), entry.metadata()?.len());
-            }
-        }
-    }
-    Ok(files)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            std::fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
-}
-
-fn numbered(number: usize) -> Value {
-    let id = format!("event-{number}");
-    let mut event = event(&id);
-    event["data"] = sized(&id, if number.is_multiple_of(7) { 20_000 } else { 400 });
-    event
-}
-
-/// Table files of a first life, write-ahead logs of a second one.
-async fn original(killed: bool) -> Result<Original> {
-    let folder = tempfile::tempdir()?;
-    let mut server = Server::new()?.data(folder.path().join("data")).key("eventmesh.storage.partitions", 2);
-    let mut all = BTreeMap::new();
-    let mut unfinished = BTreeSet::new();
-    let worker = Subscribe::load_balance("worker", "t")
-        .group("workers")
-        .ack_timeout_ms(1_000)
-        .backoff_ms(10, 10)
-        .max_attempts(0);
-    for life in 0..2 {
-        let client = server.start().await?;
-        if life == 0 {
-            client.subscribed(&worker).await?;
-        }
-        for number in life * EVENTS..(life + 1) * EVENTS {
-            let event = numbered(number);
-            client.publish("t", &event).await?.expect(202)?;
-            unfinished.insert(format!("event-{number}"));
-            all.insert(format!("event-{number}"), event);
-        }
-        let got = client.receive("worker", EVENTS, SOON).await?;
-        let acked: Vec<String> = got[..ACKED].iter().map(|delivery| delivery.delivery_id.clone()).collect();
-        client.ack_many(&acked).await?.expect(200)?;
-        for delivery in &got[..ACKED] {
-            unfinished.remove(&delivery.id());
-        }
-        if life == 1 && killed {
-            // The marker of what was synced is written once a second.
-            pause(Duration::from_millis(2_200)).await;
-            server.kill9();
-        } else {
-            server.stop().await?;
-        }
-    }
-    Ok(Original { folder, unfinished, all })
-}
-
-/// Changes a few bytes of one data file; says what was done.
-fn damage(draw: &mut StdRng, data: &Path) -> Result<(PathBuf, String)> {
-    let mut by_kind: BTreeMap<(String, &str), Vec<PathBuf>> = BTreeMap::new();
-    for (path, size) in data_files(data)? {
-        if size > 0 {
-            let folder = path.parent().context("a folder")?.display().to_string();
-            let name = path.file_name().context("a name")?.to_string_lossy().into_owned();
-            let kind = match name.rsplit('.').next().unwrap_or_default() {
-                "log" => "write-ahead log",
-                "sst" => "table",
-                "blob" => "blob",
-                _ if name == "CURRENT" => "pointer",
-                _ => "manifest",
-            };
-            by_kind.entry((folder, kind)).or_default().push(path);
-        }
-    }
-    // Every kind of every database is as likely, however many files it has.
-    let kinds: Vec<_> = by_kind.into_iter().collect();
-    let ((_, kind), files) = kinds.choose(draw).context("there are data files")?;
-    let path = files.choose(draw).context("a file")?.clone();
-    let mut bytes = std::fs::read(&path)?;
-    // A preallocated log ends in zeroes that nobody reads.
-    let written = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
-    let start = draw.random_range(0..written);
-    let end = (start + draw.random_range(1..24)).min(written);
-    for byte in &mut bytes[start..end] {
-        *byte ^= draw.random_range(1..=255_u8);
-    }
-    std::fs::write(&path, bytes)?;
-    let what = format!("{kind} {} ({written} bytes) changed from byte {start} to {end}", path.display());
-    Ok((path, what))
-}
 
 /// What a start on a damaged directory led to.
 enum Came {
@@ -174,14 +46,19 @@ async fn refused_well(
     before: &BTreeMap<PathBuf, u64>,
 ) -> Result<()> {
     ensure!(code == 1, "it ended with {code}");
-    let folder = damaged.parent().context("a folder")?.display().to_string();
+    let folder = damaged.parent().context("a folder")?;
     let log = server.log();
-    ensure!(
-        log.contains("failed to open RocksDB") && log.contains(&folder),
-        "the message does not name store and {folder}"
-    );
+    // What is found on opening says so; what is found on reading just after it names the file.
+    let named = log.contains(&folder.display().to_string()) && log.to_lowercase().contains("corrupt");
+    ensure!(named, "the message does not name store and {}", folder.display());
+    // A start that got as far as opening a database may have turned a sound log into tables and written the
+    // manifest anew; that wipes nothing.
+    let renewed = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path != damaged && (name.ends_with(".log") || name.starts_with("MANIFEST") || name == "CURRENT")
+    };
     let after = data_files(server.data_directory())?;
-    for (path, size) in before {
+    for (path, size) in before.iter().filter(|(path, _)| !renewed(path)) {
         let now = after.get(path).with_context(|| format!("{} was removed", path.display()))?;
         ensure!(now >= size, "{} shrank from {size} to {now} bytes", path.display());
     }
@@ -251,34 +128,43 @@ fn reported(reply: &mesh_tests::Reply) -> bool {
         && ["storage_unavailable", "ledger_unavailable", "meta_unavailable"].contains(&reply.code().as_str())
 }
 
+/// Starts a server on a copy of `original` that `spoil` has damaged, and judges what came. `spoil` gives the
+/// file it damaged and what it did to it.
+async fn round(
+    original: &Original,
+    spoil: impl FnOnce(&Path) -> Result<(PathBuf, String)>,
+) -> Result<(&'static str, Result<()>)> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    copy(&original.folder.path().join("data"), &data)?;
+    let (path, what) = spoil(&data)?;
+    let before = data_files(&data)?;
+    let mut server = Server::new()?.data(&data).key("eventmesh.storage.partitions", 2);
+    let (end, judged) = match start(&mut server).await {
+        Ok(Came::Stopped(code)) => ("refused", refused_well(&server, code, &path, &before).await),
+        Ok(Came::Serves(client)) => ("served", nothing_is_lost(&client, original).await),
+        Err(error) => ("neither", Err(error)),
+    };
+    Ok((
+        end,
+        judged.map_err(|error| anyhow::anyhow!("{what}: {error:#}; the log ends\n{}", server.log_end(4))),
+    ))
+}
+
 async fn damaged_in_many_places(killed: bool) -> Result<()> {
     let seed = Seed::from_environment("CORRUPTION_SEED");
     let original = original(killed).await?;
-    let (mut stopped, mut served) = (0, 0);
+    let mut ends = BTreeMap::new();
     let mut failed = Vec::new();
     let rounds = rounds("CORRUPTION_ROUNDS", 16);
-    for round in 0..u64::from(rounds) {
-        let copy_of = tempfile::tempdir()?;
-        let data = copy_of.path().join("data");
-        copy(&original.folder.path().join("data"), &data)?;
-        let (path, what) = damage(&mut seed.generator(round), &data)?;
-        let before = data_files(&data)?;
-        let mut server = Server::new()?.data(&data).key("eventmesh.storage.partitions", 2);
-        let judged = match start(&mut server).await? {
-            Came::Stopped(code) => {
-                stopped += 1;
-                refused_well(&server, code, &path, &before).await
-            }
-            Came::Serves(client) => {
-                served += 1;
-                nothing_is_lost(&client, &original).await
-            }
-        };
+    for number in 0..u64::from(rounds) {
+        let (end, judged) = round(&original, |data| damage(&mut seed.generator(number), data)).await?;
+        *ends.entry(end).or_insert(0) += 1;
         if let Err(error) = judged {
-            failed.push(format!("round {round}: {what}: {error:#}\n{}", server.log_end(6)));
+            failed.push(format!("round {number}: {error:#}"));
         }
     }
-    println!("{stopped} starts were refused, {served} served");
+    println!("{ends:?}");
     ensure!(
         failed.is_empty(),
         "CORRUPTION_SEED={}, {} of {rounds}:\n{}",
@@ -286,6 +172,36 @@ async fn damaged_in_many_places(killed: bool) -> Result<()> {
         failed.len(),
         failed.join("\n")
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_manifest_that_ends_early_is_refused_or_costs_nothing() -> Result<()> {
+    // covers: U65  proves: FM-4
+    let original = original(true).await?;
+    let mut failed = Vec::new();
+    for database in ["log", "offset", "meta"] {
+        for percent in [40, 60, 80, 95] {
+            let cut = |data: &Path| {
+                let manifest = data_files(&data.join(database))?
+                    .into_keys()
+                    .filter(|path| {
+                        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST"))
+                    })
+                    .max()
+                    .context("a manifest")?;
+                let bytes = std::fs::read(&manifest)?;
+                let kept = bytes.len() * percent / 100;
+                std::fs::write(&manifest, &bytes[..kept])?;
+                let what = format!("{} of {} bytes was cut to {kept}", manifest.display(), bytes.len());
+                Ok((manifest, what))
+            };
+            if let (_, Err(error)) = round(&original, cut).await? {
+                failed.push(format!("{database} {percent} %: {error:#}"));
+            }
+        }
+    }
+    ensure!(failed.is_empty(), "{} of 12:\n{}", failed.len(), failed.join("\n"));
     Ok(())
 }
 

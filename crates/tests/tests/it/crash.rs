@@ -4,6 +4,7 @@
 //! key, who acknowledges what and when, how long each round lasts. The server's timing is its own.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -17,7 +18,8 @@ use rand::{RngExt, rngs::StdRng};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-const TOPIC: &str = "orders";
+/// Rounds on one topic: its dead letters must fit into what a browse shows.
+const ROUNDS_A_TOPIC: u64 = 40;
 const WORKERS: [&str; 3] = ["worker-1", "worker-2", "worker-3"];
 const EVERYTHING: &str = "everything";
 const ACK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -28,6 +30,7 @@ struct Load {
     recorder: Recorder,
     seed: Seed,
     round: u64,
+    topic: String,
     ended: Arc<AtomicBool>,
     number: Arc<AtomicU64>,
 }
@@ -54,7 +57,7 @@ impl Load {
         while self.goes_on() {
             let key = with_keys.then(|| u32::try_from(part).unwrap_or(0) * 10 + draw.random_range(0..3));
             let event = self.event(&mut draw, key);
-            if self.recorder.publish(TOPIC, &event).await.is_err() {
+            if self.recorder.publish(&self.topic, &event).await.is_err() {
                 return;
             }
             pause(Duration::from_millis(draw.random_range(2..12))).await;
@@ -72,7 +75,7 @@ impl Load {
                     self.event(&mut draw, key)
                 })
                 .collect();
-            if self.recorder.publish_batch(TOPIC, &events).await.is_err() {
+            if self.recorder.publish_batch(&self.topic, &events).await.is_err() {
                 return;
             }
             pause(Duration::from_millis(draw.random_range(20..60))).await;
@@ -115,7 +118,7 @@ impl Load {
     }
 
     async fn sample(self) {
-        while self.goes_on() && self.recorder.sample(TOPIC).await.is_ok() {
+        while self.goes_on() && self.recorder.sample(&self.topic).await.is_ok() {
             pause(Duration::from_millis(50)).await;
         }
     }
@@ -152,16 +155,23 @@ async fn nothing_accepted_is_lost_and_nothing_finished_comes_back_over_thirty_ki
         let client =
             server.start().await.with_context(|| format!("start of round {round}, seed {}", seed.0))?;
         let recorder = Recorder::new(client, &history);
-        if round == 0 {
+        let topic = topic(round);
+        if round.is_multiple_of(ROUNDS_A_TOPIC) {
             for worker in WORKERS {
-                recorder.subscribed(&quick(Subscribe::load_balance(worker, TOPIC).group("workers"))).await?;
+                recorder.subscribed(&quick(Subscribe::load_balance(worker, &topic).group("workers"))).await?;
             }
-            recorder.subscribed(&quick(Subscribe::broadcast(EVERYTHING, TOPIC))).await?;
+            recorder.subscribed(&quick(Subscribe::broadcast(EVERYTHING, &topic))).await?;
         }
-        recorder.browse(TOPIC).await?;
+        recorder.browse(&topic).await?;
         let ended = Arc::new(AtomicBool::new(false));
-        let load =
-            Load { recorder: recorder.clone(), seed, round, ended: ended.clone(), number: number.clone() };
+        let load = Load {
+            recorder: recorder.clone(),
+            seed,
+            round,
+            topic,
+            ended: ended.clone(),
+            number: number.clone(),
+        };
         let mut tasks = JoinSet::new();
         tasks.spawn(load.clone().publish(0, true));
         tasks.spawn(load.clone().publish(1, true));
@@ -181,13 +191,23 @@ async fn nothing_accepted_is_lost_and_nothing_finished_comes_back_over_thirty_ki
     }
     let recorder = Recorder::new(server.start().await?, &history);
     let everybody: Vec<&str> = WORKERS.into_iter().chain([EVERYTHING]).collect();
-    recorder.sample(TOPIC).await?;
+    let topics: BTreeSet<String> = (0..u64::from(rounds)).map(topic).collect();
+    for topic in &topics {
+        recorder.sample(topic).await?;
+    }
     recorder.drain(&everybody, Duration::from_secs(60)).await.with_context(|| format!("seed {}", seed.0))?;
-    recorder.sample(TOPIC).await?;
-    recorder.browse(TOPIC).await?;
+    for topic in &topics {
+        recorder.sample(topic).await?;
+        recorder.browse(topic).await?;
+    }
     println!("{} events, {} facts", number.load(Ordering::Relaxed), history.facts().len());
     history.must_hold(&format!("CRASH_SEED={} CRASH_ROUNDS={rounds}", seed.0));
     server.stop().await
+}
+
+/// The topic that a round's load goes to.
+fn topic(round: u64) -> String {
+    format!("orders-{}", round / ROUNDS_A_TOPIC)
 }
 
 /// Settings under which everything that can happen to a delivery happens within a round.

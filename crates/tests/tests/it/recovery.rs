@@ -1,21 +1,21 @@
-//! What a start finds after every kind of end: killed, stopped, stopped under load.
+//! What a start finds: everything that was answered, and nothing moved by who was absent.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use mesh_tests::{Client, History, Recorder, Server, Subscribe, event, pause, until};
+use mesh_tests::{Client, History, Recorder, Server, Subscribe, event, pause};
 use rand::seq::SliceRandom;
 use tokio::task::JoinSet;
 
 /// How long a redelivery may take that is due.
-const SOON: Duration = Duration::from_secs(15);
+pub(crate) const SOON: Duration = Duration::from_secs(15);
 
 /// One partition, so that one cursor tells everything.
-fn one_partition() -> Result<Server> {
+pub(crate) fn one_partition() -> Result<Server> {
     Ok(Server::new()?.key("eventmesh.storage.partitions", 1))
 }
 
-fn patient(client: &str) -> Subscribe {
+pub(crate) fn patient(client: &str) -> Subscribe {
     Subscribe::load_balance(client, "t").ack_timeout_ms(1_000).backoff_ms(100, 100)
 }
 
@@ -57,27 +57,6 @@ async fn a_delivery_in_flight_is_pending_right_after_a_kill_and_comes_again() ->
 }
 
 #[tokio::test]
-async fn an_event_in_its_retries_goes_on_where_it_was_after_an_orderly_restart() -> Result<()> {
-    // covers: U58  proves: FM-3
-    let mut server = one_partition()?;
-    let client = server.start().await?;
-    client.subscribed(&patient("c").max_attempts(6).ack_timeout_ms(300)).await?;
-    client.published("t", [event(1)]).await?;
-    for attempt in 1..=3 {
-        let got = client.receive("c", 1, SOON).await?;
-        assert_eq!(got[0].attempt, attempt);
-    }
-    server.stop().await?;
-    let client = server.start().await?;
-    let got = client.receive("c", 1, SOON).await?;
-    assert_eq!(got[0].attempt, 4);
-    client.acked(&got).await?;
-    assert_eq!(client.dead_letters("t").await?, Vec::<serde_json::Value>::new());
-    assert_eq!(client.pending().await?, 0);
-    Ok(())
-}
-
-#[tokio::test]
 async fn an_absent_client_moves_nothing_over_any_number_of_kills() -> Result<()> {
     // covers: U61
     let mut server = one_partition()?;
@@ -108,77 +87,6 @@ async fn an_absent_client_moves_nothing_over_any_number_of_kills() -> Result<()>
 }
 
 #[tokio::test]
-async fn a_stop_under_load_turns_readiness_off_ends_with_zero_and_loses_nothing() -> Result<()> {
-    // covers: U63  proves: FM-3
-    let history = History::new();
-    let mut server = Server::new()?;
-    let recorder = Recorder::new(server.start().await?, &history);
-    recorder.subscribed(&patient("c").max_attempts(0)).await?;
-    recorder.client.subscribed(&Subscribe::broadcast("idle", "silent")).await?;
-    let mut tasks = JoinSet::new();
-    for publisher in 0..2 {
-        let recorder = recorder.clone();
-        tasks.spawn(async move {
-            for number in 0.. {
-                match recorder.publish("t", &event(format!("{publisher}-{number}"))).await {
-                    Ok(reply) if reply.status == 202 => pause(Duration::from_millis(5)).await,
-                    Ok(reply) => {
-                        let code = (reply.status, reply.code());
-                        assert_eq!(code, (503, "not_ready".to_owned()), "while stopping: {reply}");
-                        return;
-                    }
-                    Err(_) => return,
-                }
-            }
-        });
-    }
-    let mut polls = JoinSet::new();
-    let poller = recorder.client.clone();
-    polls.spawn(async move { poller.poll_reply("idle", 10, 60_000).await });
-    until("some load", SOON, async || (history.facts().len() > 200).then_some(())).await?;
-    server.terminate()?;
-    // Readiness is off, or the listener gone, well before the process is.
-    let watcher = recorder.client.clone();
-    until("readiness to turn off", Duration::from_secs(5), async || {
-        let ready = watcher.admin_with("GET", "/admin/ready", &[]).await;
-        ready.map_or(true, |reply| reply.status == 503).then_some(())
-    })
-    .await?;
-    let status = server.wait_exit(Duration::from_secs(15)).await?;
-    ensure!(status.code() == Some(0), "the stop under load ended with {status}:\n{}", server.log_end(20));
-    while let Some(task) = tasks.join_next().await {
-        task.context("a task of the load")?;
-    }
-    let poll = polls.join_next().await.context("there is one poll")??;
-    let poll = poll.context("the waiting poll was cut off instead of answered")?;
-    ensure!(matches!(poll.status, 200 | 503), "the waiting poll was answered {poll}");
-
-    let recorder = Recorder::new(server.start().await?, &history);
-    recorder.drain(&["c"], Duration::from_secs(30)).await?;
-    history.must_hold("a stop under load");
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_second_sigterm_ends_the_process_at_once() -> Result<()> {
-    // covers: U63
-    let mut server =
-        Server::new()?.key("eventmesh.shutdown.timeout", "60s").key("eventmesh.http.bodyTimeout", "5m");
-    server.start().await?;
-    // A request that never ends holds the first stop up.
-    let mut slow = mesh_tests::Raw::connect(server.traffic_port()).await?;
-    slow.send(b"POST /events/publish?topic=t HTTP/1.1\r\nhost: x\r\ncontent-type: application/cloudevents+json\r\ncontent-length: 1000\r\n\r\n{")
-        .await?;
-    pause(Duration::from_millis(300)).await;
-    server.terminate()?;
-    pause(Duration::from_secs(1)).await;
-    ensure!(server.exited()?.is_none(), "the request under way was cut off by the first SIGTERM");
-    server.terminate()?;
-    server.wait_exit(Duration::from_secs(2)).await.context("after the second SIGTERM")?;
-    Ok(())
-}
-
-#[tokio::test]
 async fn last_acknowledged_and_next_to_read_are_not_mixed_up() -> Result<()> {
     // covers: U68
     let mut server = one_partition()?;
@@ -190,7 +98,10 @@ async fn last_acknowledged_and_next_to_read_are_not_mixed_up() -> Result<()> {
     server.stop().await?;
     let client = server.start().await?;
     let got = client.receive("c", 2, SOON).await?;
-    assert_eq!(got.iter().map(|delivery| delivery.id()).collect::<Vec<_>>(), ["2", "3"]);
+    // Without a key retries come in the order of their jitter.
+    let mut again: Vec<String> = got.iter().map(|delivery| delivery.id()).collect();
+    again.sort_unstable();
+    assert_eq!(again, ["2", "3"]);
     client.acked(&got).await?;
     server.stop().await?;
     let client = server.start().await?;
@@ -326,28 +237,4 @@ async fn offset_survives_process_restart() -> Result<()> {
     let client = server.start().await?;
     assert_eq!(client.offsets("t").await?, before);
     nothing_comes(&client, "c").await
-}
-
-#[tokio::test]
-async fn a_planned_stop_and_start_changes_nothing_that_was_persisted() -> Result<()> {
-    // proves: FM-3 ST-4
-    let mut server = Server::new()?;
-    let client = server.start().await?;
-    client.subscribed(&Subscribe::load_balance("c", "t")).await?;
-    client.published("t", (0..40).map(event)).await?;
-    let got = client.receive("c", 30, SOON).await?;
-    client.acked(&got[..20]).await?;
-    let state = async |client: &Client| -> Result<_> {
-        let clients = client.admin("/admin/clients?topic=t").await?.json()?;
-        let subscriptions = client.admin("/admin/subscriptions?topic=t").await?.json()?;
-        Ok((client.offsets("t").await?, client.pending().await?, clients, subscriptions))
-    };
-    let before = state(&client).await?;
-    assert_eq!(before.1, 10);
-    for _ in 0..2 {
-        server.stop().await?;
-        let client = server.start().await?;
-        assert_eq!(state(&client).await?, before);
-    }
-    Ok(())
 }
