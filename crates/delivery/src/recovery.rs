@@ -101,6 +101,16 @@ impl Groups {
                 Some(cursor) if cursor.incarnation == group.topic.incarnation() => {
                     inner.storage.raise_end(partition, cursor.next_to_read)?;
                 }
+                None if stored.record.incarnation == group.topic.incarnation() => {
+                    tracing::info!(
+                        group = %id,
+                        partition = partition.id().0,
+                        "a partition that was added since: the group starts at its beginning"
+                    );
+                    let start =
+                        Cursor { next_to_read: partition.start(), incarnation: group.topic.incarnation() };
+                    batch.put_cursor(key, start);
+                }
                 other => {
                     tracing::warn!(
                         group = %id,

@@ -36,6 +36,9 @@ impl DeadLetters {
         loop {
             let at = |error| Interrupted { done: total.replayed, error };
             let turn = self.0.letters.paced_turn(&self.0.clock).await;
+            if self.0.tasks.stop().is_signalled() {
+                return Err(at(LettersError::Stopping));
+            }
             if self.0.storage.is_low() {
                 return Err(at(LettersError::StorageLow));
             }

@@ -1,5 +1,7 @@
 //! How long and how many rows of dead letters are kept: 14 days, and 100,000 a topic, the oldest going first.
 
+use std::time::Duration;
+
 use mesh_base::BackendError;
 use mesh_frame::TopicName;
 use mesh_state::shared::{DeadLetterScope, DeadLetterStore};
@@ -20,15 +22,20 @@ impl DeadLetters {
     /// # Errors
     /// When the ledger cannot be read or written; what went stays gone.
     pub async fn retain(&self, topic: &TopicName) -> Result<usize, BackendError> {
-        self.retain_most(topic, MOST).await
+        self.retain_within(topic, DEAD_LETTERS_FOR, MOST).await
     }
 
-    /// [`DeadLetters::retain`] with another bound of rows.
+    /// [`DeadLetters::retain`] with other bounds.
     ///
     /// # Errors
     /// The same.
-    pub async fn retain_most(&self, topic: &TopicName, most: usize) -> Result<usize, BackendError> {
-        let before = self.0.clock.now().minus(DEAD_LETTERS_FOR).0;
+    pub async fn retain_within(
+        &self,
+        topic: &TopicName,
+        keep_for: Duration,
+        most: usize,
+    ) -> Result<usize, BackendError> {
+        let before = self.0.clock.now().minus(keep_for).0;
         let (mut times, mut gone) = (Vec::new(), 0);
         let mut after: Option<String> = None;
         loop {
@@ -70,6 +77,7 @@ impl DeadLetters {
         for some in rows.chunks(AT_ONCE) {
             let removals = some.iter().map(|row| self.0.dead_letters.remove(row));
             futures_util::future::try_join_all(removals).await?;
+            some.iter().for_each(|row| self.0.letters.forget(row));
         }
         Ok(rows.len())
     }

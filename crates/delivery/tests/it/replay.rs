@@ -201,7 +201,7 @@ async fn a_replay_that_nobody_waits_for_any_more_loses_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_too_many_rows_the_oldest_go() {
+async fn of_too_many_rows_the_oldest_go_and_what_is_too_old_goes() {
     let rig = Rig::new().await;
     rig.subscribe("c", Mode::LoadBalance, once()).await;
     for id in 0..5 {
@@ -210,8 +210,12 @@ async fn of_too_many_rows_the_oldest_go() {
     }
     let handle = rig.dispatcher.letters();
     assert_eq!(handle.retain(&topic()).await.expect("retained"), 0);
-    assert_eq!(handle.retain_most(&topic(), 2).await.expect("retained"), 3);
+    assert_eq!(handle.retain_within(&topic(), Duration::MAX, 2).await.expect("retained"), 3);
     let left = rig.dispatcher.dead_letters(&topic(), 10).await.expect("browsed");
     let ids: Vec<&str> = left.iter().map(|view| view.letter.event_id.as_str()).collect();
     assert_eq!(ids, ["3", "4"]);
+    let later = rig.clock.now().plus(Duration::from_millis(2));
+    rig.clock.sleep_until(later).await;
+    assert_eq!(handle.retain_within(&topic(), Duration::from_millis(1), 2).await.expect("retained"), 2);
+    assert_eq!(letters(&rig).await, 0);
 }
