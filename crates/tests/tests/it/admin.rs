@@ -127,6 +127,32 @@ async fn replays_that_are_killed_lose_no_dead_letter() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_planned_stop_within_a_replay_loses_and_repeats_nothing() -> Result<()> {
+    let mut server = server(3)?;
+    let client = server.start().await?;
+    client.subscribed(&once("c")).await?;
+    let events: Vec<Value> = (0..500).map(event).collect();
+    client.publish_batch("t", &events).await?.expect(202)?;
+    until_dead(&client, "c", 500).await?;
+    let mut replay = JoinSet::new();
+    let asked = client.clone();
+    replay.spawn(async move { post(&asked, "/admin/dlq/replay?topic=t&max=1000").await });
+    until("the first copies", SOON, async || {
+        (client.dead_letters("t").await.ok()?.len() < 500).then_some(())
+    })
+    .await?;
+    server.stop().await?;
+    replay.shutdown().await;
+    let client = server.start().await?;
+    let mut received: Vec<String> = drain(&client, "c").await?.iter().map(Delivery::id).collect();
+    post(&client, "/admin/dlq/replay?topic=t&max=1000").await?.expect(200)?;
+    received.extend(drain(&client, "c").await?.iter().map(Delivery::id));
+    assert_eq!(received.len(), 500);
+    assert_eq!(received.iter().collect::<BTreeSet<_>>().len(), 500);
+    server.stop().await
+}
+
+#[tokio::test]
 async fn seeks_that_are_killed_happen_or_do_not() -> Result<()> {
     let seed = Seed::from_environment("ADMIN_SEED");
     let mut server = server(3)?;
