@@ -1,15 +1,20 @@
-//! What an operator asks the process: health, readiness, metrics, who is subscribed, how far everybody is,
-//! what died.
+//! What an operator asks the process and tells it: health, readiness, metrics, who is subscribed, how far
+//! everybody is, what died; topics and groups made, moved and removed; dead letters replayed or discarded.
 //!
 //! `/admin/health` and `/admin/ready` are always open, from before recovery. Everything else needs the admin
 //! token; without a configured one it is locked. It works through delivery's handles and never touches the
 //! log or the stores.
 
+mod body;
+mod errors;
+mod groups;
 mod guard;
 mod health;
+mod letters;
 mod metrics;
 mod query;
 mod routes;
+mod topics;
 mod views;
 
 pub use guard::AdminToken;

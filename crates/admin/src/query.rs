@@ -1,6 +1,6 @@
 //! Query parameters of the admin routes: decoded once, refused when repeated or empty.
 
-use mesh_frame::TopicName;
+use mesh_frame::{NameError, TopicName};
 use mesh_ingress::http::{ApiError, ErrorCode};
 use percent_encoding::percent_decode_str;
 
@@ -57,6 +57,40 @@ impl Query {
                     .map_err(|error| ApiError::new(ErrorCode::InvalidArgument, format!("topic: {error}")))
             })
             .transpose()
+    }
+
+    /// A text, when it is given.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, ApiError> {
+        self.get(name)
+    }
+
+    /// `true` or `false`, which is also meant when it is not given.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, ApiError> {
+        match self.get(name)? {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(ApiError::invalid(format!("{name} must be true or false"))),
+        }
+    }
+
+    /// A name of some kind, when it is given.
+    pub(crate) fn name<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, NameError>,
+    ) -> Result<Option<T>, ApiError> {
+        self.get(name)?.map(read).transpose().map_err(|error| ApiError::of_name(name, error))
+    }
+
+    /// Refuses parameters that are not among these: a selector that is misspelt must not select everything.
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), ApiError> {
+        match self.0.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some((name, _)) => Err(ApiError::invalid(format!(
+                "there is no query parameter {name} here; there are {}",
+                known.join(", ")
+            ))),
+        }
     }
 
     /// `max`: 1 to 1,000, 100 when it is not given.

@@ -35,9 +35,9 @@ struct Inner {
     served: std::sync::OnceLock<Served>,
 }
 
-struct Served {
-    dispatcher: ReliableDispatcher,
-    groups: Groups,
+pub(crate) struct Served {
+    pub(crate) dispatcher: ReliableDispatcher,
+    pub(crate) groups: Groups,
     delivery: DeliverySignals,
     publish: IntakeSignals,
     offset_write_failures: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -95,7 +95,12 @@ impl AdminState {
         &self.0.token
     }
 
-    fn served(&self) -> Result<&Served, ApiError> {
+    /// The tenant of a request that names none.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.0.default_tenant
+    }
+
+    pub(crate) fn served(&self) -> Result<&Served, ApiError> {
         self.0.served.get().ok_or_else(|| ApiError::new(ErrorCode::NotReady, "the process is starting"))
     }
 }

@@ -45,6 +45,24 @@ impl Clients {
         }
     }
 
+    /// A group took the place of another for these clients.
+    pub(crate) fn follow(
+        &self,
+        tenant: &TenantId,
+        clients: &[ClientId],
+        old: &Arc<Group>,
+        next: &Arc<Group>,
+    ) {
+        let mut table = self.0.write();
+        for client in clients {
+            for group in table.groups.get_mut(&(tenant.clone(), client.clone())).into_iter().flatten() {
+                if Arc::ptr_eq(group, old) {
+                    *group = next.clone();
+                }
+            }
+        }
+    }
+
     pub(crate) fn left(&self, tenant: &TenantId, client: &ClientId, group: &Arc<Group>) {
         let key = (tenant.clone(), client.clone());
         let mut table = self.0.write();

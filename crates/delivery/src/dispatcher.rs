@@ -30,6 +30,7 @@ use crate::{
     delivery_id::DeliveryIds,
     group::{Group, PartitionLane, member_of},
     lane::Member,
+    letters::Desk,
     schedule::Schedule,
     stream::Streams,
 };
@@ -127,6 +128,10 @@ pub(crate) struct Inner {
     pub(crate) condemned_signal: Notify,
     pub(crate) buried_signal: Notify,
     pub(crate) streams: Streams,
+    /// Replays and discards of dead letters.
+    pub(crate) letters: Desk,
+    /// What was begun for a request and is finished without it.
+    pub(crate) tasks: Tasks,
 }
 
 /// Every group, by number, by id and by topic.
@@ -180,6 +185,8 @@ impl ReliableDispatcher {
             condemned_signal: Notify::new(),
             buried_signal: Notify::new(),
             streams: Streams::new(on.stream_tasks),
+            letters: Desk::default(),
+            tasks: Tasks::new(),
         }))
     }
 
@@ -237,11 +244,12 @@ impl Inner {
         self.groups.read().by_number.get(&number).cloned()
     }
 
-    /// Makes sure that a group's lanes are of the ledger's present view: loads them when they are not.
+    /// Makes sure that a group's lanes are of the ledger's present view: loads them when they are not. A closed
+    /// group has none.
     pub(crate) async fn ensure_lanes(&self, group: &Arc<Group>) -> Result<LedgerEpoch, LedgerUnavailable> {
         loop {
             let epoch = self.positions.log().epoch();
-            if group.state.lock().epoch == Some(epoch) {
+            if group.state.lock().epoch == Some(epoch) || group.is_closed() {
                 return Ok(epoch);
             }
             if let Some(suspension) = self.positions.log().suspension() {
@@ -249,7 +257,8 @@ impl Inner {
             }
             let _single_flight = group.loading.lock().await;
             let epoch = self.positions.log().epoch();
-            if group.state.lock().epoch == Some(epoch) {
+            // A group that was removed or followed by another is never loaded again: its callers see that.
+            if group.state.lock().epoch == Some(epoch) || group.is_closed() {
                 return Ok(epoch);
             }
             let partitions = self.polled(group);

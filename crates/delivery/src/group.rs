@@ -24,6 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     lane::{AckMode, Lane, Member, Source, Terms, Verdict, Windows},
+    letters::{group_tag, replay_verdict},
     settings::Settings,
     stream::{GroupStreams, Parcel},
 };
@@ -46,7 +47,8 @@ pub struct Group {
     pub(crate) generation: u32,
     pub(crate) topic: Arc<Topic>,
     pub(crate) state: Mutex<GroupState>,
-    pub(crate) waiters: Waiters,
+    /// Shared with the group that follows it when it is sought.
+    pub(crate) waiters: Arc<Waiters>,
     /// How many streams its members have open.
     pub(crate) streams: AtomicUsize,
     pub(crate) loading: tokio::sync::Mutex<()>,
@@ -61,6 +63,8 @@ pub struct Group {
 /// What the mutex guards.
 #[derive(Debug)]
 pub(crate) struct GroupState {
+    /// What a replayed copy says that is for this group.
+    pub(crate) replay_tag: String,
     pub(crate) settings: Settings,
     pub(crate) terms: Terms,
     pub(crate) members: HashMap<ClientId, Membership>,
@@ -91,12 +95,14 @@ impl Group {
         settings: Settings,
         terms: Terms,
     ) -> Arc<Self> {
+        let replay_tag = group_tag(&id);
         Arc::new(Self {
             id,
             number,
             generation,
             topic,
             state: Mutex::new(GroupState {
+                replay_tag,
                 settings,
                 terms,
                 members: HashMap::new(),
@@ -107,13 +113,31 @@ impl Group {
                 turn: 0,
                 streams: GroupStreams::new(number),
             }),
-            waiters: Waiters::default(),
+            waiters: Arc::default(),
             streams: AtomicUsize::new(0),
             loading: tokio::sync::Mutex::new(()),
             scheduled: AtomicU64::new(u64::MAX),
             dirty: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         })
+    }
+
+    /// The group that takes this one's place: the same number, members and waiters, its lanes yet to be read.
+    pub(crate) fn followed_by(
+        &self,
+        generation: u32,
+        settings: Settings,
+        terms: Terms,
+        members: HashMap<ClientId, Membership>,
+        limits: HashMap<Member, u32>,
+    ) -> Arc<Self> {
+        let id = self.id.clone();
+        let mut next = Self::new(id, self.number, generation, self.topic.clone(), settings, terms);
+        let group = Arc::get_mut(&mut next).expect("nobody else has it yet");
+        group.waiters = self.waiters.clone();
+        let state = group.state.get_mut();
+        (state.members, state.limits) = (members, limits);
+        next
     }
 
     /// Tenant, topic, kind and name.
@@ -294,11 +318,14 @@ pub(crate) fn kind_of(settings: &Settings) -> GroupKind {
 }
 
 /// Whether a group wants a record now.
-pub(crate) fn verdict(settings: &Settings, record: &LogRecord, now: UnixMillis) -> Verdict {
+pub(crate) fn verdict(replay_tag: &str, settings: &Settings, record: &LogRecord, now: UnixMillis) -> Verdict {
     let stored = record.record();
-    if stored.event.expires_at_ms(stored.accepted_at_ms).is_some_and(|at| at <= now.0) {
+    let wanted = || settings.filters.iter().all(|filter| filter.matches(&stored.event));
+    if let Some(verdict) = replay_verdict(replay_tag, record, now) {
+        if verdict == Verdict::Deliver && !wanted() { Verdict::Filtered } else { verdict }
+    } else if stored.event.expires_at_ms(stored.accepted_at_ms).is_some_and(|at| at <= now.0) {
         Verdict::Expired
-    } else if settings.filters.iter().all(|filter| filter.matches(&stored.event)) {
+    } else if wanted() {
         Verdict::Deliver
     } else {
         Verdict::Filtered

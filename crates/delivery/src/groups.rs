@@ -166,7 +166,6 @@ impl Groups {
         if let Some(suspension) = self.dispatcher.suspension() {
             return Err(LedgerUnavailable::from(suspension).into());
         }
-        let topic = inner.storage.ensure_topic(&request.topic, self.auto_create, None).await?;
         let settings = Settings::new(request.mode);
         let name = match (&request.group, request.mode.is_shared()) {
             (Some(group), true) => group.clone(),
@@ -180,6 +179,8 @@ impl Groups {
             name: name.clone(),
         };
         let _one_at_a_time = self.changing.lock().await;
+        // Under the lock: a topic is not deleted between here and the group.
+        let topic = inner.storage.ensure_topic(&request.topic, self.auto_create, None).await?;
         let there = inner.groups.read().by_id.get(&id).cloned();
         let is_member =
             there.as_ref().is_some_and(|group| group.state.lock().members.contains_key(&request.client));
@@ -284,7 +285,7 @@ impl Groups {
     }
 
     /// The start offset of every partition.
-    async fn resolve(
+    pub(crate) async fn resolve(
         &self,
         topic: &Arc<Topic>,
         start: &StartAt,
@@ -392,7 +393,7 @@ impl Groups {
         Ok(removed)
     }
 
-    async fn leave(
+    pub(crate) async fn leave(
         &self,
         group: &Arc<Group>,
         tenant: &TenantId,
@@ -427,7 +428,7 @@ impl Groups {
     }
 
     /// Removes a group: first from Meta, then its positions.
-    async fn remove(&self, group: &Arc<Group>) -> Result<(), SubscribeError> {
+    pub(crate) async fn remove(&self, group: &Arc<Group>) -> Result<(), SubscribeError> {
         let inner = self.inner();
         if let Some(stored) = self.store.group(&group.id) {
             self.store.remove_group(&group.id, &stored).await.map_err(SubscribeError::Meta)?;
@@ -480,12 +481,13 @@ impl Groups {
     /// # Errors
     /// As [`Groups::unsubscribe`].
     pub async fn evict(&self, tenant: &TenantId, client: &ClientId) -> Result<bool, SubscribeError> {
-        let removed = self.unsubscribe(tenant, client, None, None, false).await?;
-        if removed {
-            let inner = self.inner();
-            inner.clients.evicted(tenant, client, inner.clock.now());
+        let inner = self.inner();
+        if inner.groups_of(tenant, client).is_none() {
+            return Ok(false);
         }
-        Ok(removed)
+        // First: a poll that is woken by the end of its subscription is told why.
+        inner.clients.evicted(tenant, client, inner.clock.now());
+        self.unsubscribe(tenant, client, None, None, false).await
     }
 }
 

@@ -4,7 +4,7 @@
 //! group back with what it had in flight. Attempts go on where they were, locks of polled deliveries stand,
 //! and nothing moves because a client is absent.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use mesh_base::BackendError;
 use mesh_rocks::Durability;
@@ -54,10 +54,10 @@ impl Groups {
     /// See [`RecoveryError`]; the boot stops.
     pub async fn recover(&self) -> Result<Recovered, RecoveryError> {
         let inner = &self.dispatcher.0;
-        let mut known: HashSet<u64> = HashSet::new();
+        let mut known: HashMap<u64, u32> = HashMap::new();
         let mut recovered = Recovered::default();
         for (id, stored) in self.store.groups() {
-            known.insert(stored.record.id);
+            known.insert(stored.record.id, stored.record.generation);
             let Some(settings) = read_settings(&stored.record) else {
                 tracing::error!(group = %id, "the settings of this group are of a newer release: it is not served");
                 continue;
@@ -101,6 +101,16 @@ impl Groups {
                 Some(cursor) if cursor.incarnation == group.topic.incarnation() => {
                     inner.storage.raise_end(partition, cursor.next_to_read)?;
                 }
+                None if stored.record.incarnation == group.topic.incarnation() => {
+                    tracing::info!(
+                        group = %id,
+                        partition = partition.id().0,
+                        "a partition that was added since: the group starts at its beginning"
+                    );
+                    let start =
+                        Cursor { next_to_read: partition.start(), incarnation: group.topic.incarnation() };
+                    batch.put_cursor(key, start);
+                }
                 other => {
                     tracing::warn!(
                         group = %id,
@@ -125,14 +135,14 @@ impl Groups {
         Ok(())
     }
 
-    /// Removes positions of groups that Meta does not know: a subscribe that did not get that far, or an
-    /// unsubscribe that was cut short.
-    async fn forget_orphans(&self, known: &HashSet<u64>) -> Result<usize, RecoveryError> {
+    /// Removes positions that Meta does not know: a subscribe or a seek that did not get that far, or an
+    /// unsubscribe or a seek that was cut short.
+    async fn forget_orphans(&self, known: &HashMap<u64, u32>) -> Result<usize, RecoveryError> {
         let inner = &self.dispatcher.0;
         let cursors = inner.positions.offsets().cursors()?.into_iter().map(|(key, _)| key);
         let rows = inner.positions.deliveries().lanes()?.into_iter().map(|(key, _)| key);
         let orphans: HashSet<LaneKey> =
-            cursors.chain(rows).filter(|key| !known.contains(&key.group)).collect();
+            cursors.chain(rows).filter(|key| known.get(&key.group) != Some(&key.generation)).collect();
         if orphans.is_empty() {
             return Ok(0);
         }

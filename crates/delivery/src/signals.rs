@@ -19,6 +19,8 @@ pub struct DeliverySignals {
     pub rejected: Counter,
     /// Dead letters stored.
     pub dead_lettered: Counter,
+    /// Dead letters replayed.
+    pub replayed: Counter,
     /// Events that ended otherwise, by reason.
     pub dropped: CounterFamily,
     /// Answers that never reached their client, so that their deliveries came back uncounted.
@@ -38,6 +40,7 @@ impl DeliverySignals {
             extended: signals.counter("extended", "Locks of deliveries extended"),
             rejected: signals.counter("rejected", "Deliveries rejected, their dead letters stored"),
             dead_lettered: signals.counter("dead_lettered", "Dead letters stored"),
+            replayed: signals.counter("dead_letters_replayed", "Dead letters replayed to their group"),
             dropped: signals
                 .counters("dropped", "Events that ended without an ack or a dead letter, by reason"),
             returned: signals.counter("returned", "Deliveries whose answer never reached the client"),

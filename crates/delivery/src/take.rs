@@ -14,7 +14,7 @@ use mesh_storage::Partition;
 
 use crate::{
     dispatcher::Inner,
-    group::{GroupState, PartitionSource},
+    group::{GroupState, PartitionSource, verdict},
     lane::{Demand, Judge, Member, Taken, Terms, delivery_bytes},
     stream::GroupStreams,
 };
@@ -76,10 +76,10 @@ impl Inner {
     pub(crate) fn take(&self, looking: &mut Looking<'_>, demand: Demand) -> Took {
         let Looking { now, state, waiters, batch, full } = looking;
         let now = *now;
-        let GroupState { settings, terms, limits, windows, lanes, streams, turn, .. } = &mut **state;
+        let GroupState { settings, replay_tag, terms, limits, windows, lanes, streams, turn, .. } = &mut **state;
         let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
         let judge = Judge {
-            verdict: &|record| crate::group::verdict(settings, record, now),
+            verdict: &|record| verdict(replay_tag, settings, record, now),
             has_demand: &|other| present.has_demand(other),
         };
         let mut took = Took::default();

@@ -14,6 +14,8 @@ use crate::{ReliableDispatcher, dispatcher::Inner, group::Group};
 
 /// How long a group waits whose lanes cannot be read now.
 const SUSPENDED: Duration = Duration::from_millis(500);
+/// How long a planned stop waits for what was begun for a request.
+const BEGUN: Duration = Duration::from_secs(1);
 
 impl ReliableDispatcher {
     /// Runs every group's timers until it is told to stop.
@@ -60,8 +62,11 @@ impl ReliableDispatcher {
         }
     }
 
-    /// Stages the progress of every group now, for a planned stop.
+    /// Stages the progress of every group now, for a planned stop. What was begun for a request is finished first.
     pub async fn flush(&self) {
+        if !self.0.tasks.shut_down(BEGUN).await {
+            tracing::warn!("what an operator had begun was not finished in time");
+        }
         for group in self.0.all_groups() {
             self.0.progress(&group).await;
         }

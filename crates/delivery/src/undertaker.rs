@@ -238,6 +238,9 @@ impl Inner {
     async fn end(self: &Arc<Self>, condemned: &Condemned) -> Result<bool, LedgerUnavailable> {
         let group = &condemned.group;
         let epoch = self.ensure_lanes(group).await?;
+        if group.is_closed() {
+            return Ok(false);
+        }
         let mut batch = PositionBatch::new();
         let committing = {
             let mut guard = group.state.lock();

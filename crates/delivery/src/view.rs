@@ -66,7 +66,7 @@ pub struct RetentionRules {
 }
 
 /// How long dead letters are kept.
-const DEAD_LETTERS_FOR: Duration = Duration::from_secs(14 * 86_400);
+pub(crate) const DEAD_LETTERS_FOR: Duration = Duration::from_secs(14 * 86_400);
 
 impl ReliableDispatcher {
     /// How far the groups of a topic are.
@@ -136,7 +136,7 @@ impl ReliableDispatcher {
 
     /// Drops what retention allows, every `period`, until it is told to stop.
     pub async fn retain(self, rules: RetentionRules, period: Duration, stop: Stop) {
-        loop {
+        for round in 0u64.. {
             tokio::select! {
                 () = stop.wait() => return,
                 () = tokio::time::sleep(period) => {}
@@ -144,6 +144,13 @@ impl ReliableDispatcher {
             for topic in self.0.storage.topics() {
                 if stop.is_signalled() {
                     return;
+                }
+                // Reading every row of the ledger is dear and nothing hurries: every twentieth time.
+                if round % 20 == 0
+                    && let Some(of) = topic.name().of_dead_letters()
+                    && let Err(error) = self.letters().retain(&of).await
+                {
+                    tracing::warn!(topic = %of, error = %error.chain(), "retention of dead letters failed; tried again later");
                 }
                 if let Err(error) = self.retain_topic(&topic, &rules).await {
                     tracing::warn!(topic = %topic.name(), error = %error.chain(), "retention failed; tried again later");
@@ -202,10 +209,16 @@ impl ReliableDispatcher {
 
     /// The lowest floor of any group, by partition; partitions nobody reads are absent.
     fn floors(&self, topic: &TopicName) -> BTreeMap<PartitionId, Offset> {
+        let groups = self.0.groups.read().by_topic.get(topic).cloned().unwrap_or_default();
         let mut floors: BTreeMap<PartitionId, Offset> = BTreeMap::new();
-        for view in self.positions(topic) {
-            let floor = floors.entry(view.partition).or_insert(view.floor);
-            *floor = (*floor).min(view.floor);
+        for group in groups {
+            let mut state = group.state.lock();
+            for partition in self.0.polled(&group) {
+                // A lane that is not read yet may be anywhere.
+                let of_group = state.lane(partition.id()).map_or(Offset(0), |lane| lane.floor());
+                let floor = floors.entry(partition.id()).or_insert(of_group);
+                *floor = (*floor).min(of_group);
+            }
         }
         floors
     }

@@ -158,6 +158,11 @@ impl TopicName {
         self.0.ends_with(DEAD_LETTER_SUFFIX)
     }
 
+    /// The topic whose dead letters this one holds; `None` when it holds none.
+    pub fn of_dead_letters(&self) -> Option<Self> {
+        Self::new(self.0.strip_suffix(DEAD_LETTER_SUFFIX)?).ok()
+    }
+
     /// The topic that holds the dead letters of this one, which must be one that [`TopicName::client`]
     /// accepts; a dead-letter topic is its own.
     pub fn dead_letter(&self) -> Self {

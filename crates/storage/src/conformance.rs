@@ -2,10 +2,10 @@
 //!
 //! A [`Subject`] opens a driver on a place of its own; opening it again is what a restart sees.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use mesh_base::{BackendErrorKind, Clock, Signals, UnixMillis};
-use mesh_frame::{EventBuilder, Offset, TopicName};
+use mesh_frame::{EventBuilder, Offset, PartitionId, TopicName};
 
 use crate::{
     Append, AppendItem, Cached, LogRecord, Partition, ReadLimit, Retain, Storage, StorageLimits,
@@ -149,6 +149,39 @@ pub async fn a_topic_made_again_is_another_incarnation(subject: &dyn Subject) {
     assert_eq!(rig.read(&again.partitions()[0].clone(), 0), Vec::<String>::new());
 }
 
+/// A topic that grows keeps its log and gets partitions that nobody had, also over a restart.
+pub async fn added_partitions_are_empty_and_the_others_stay(subject: &dyn Subject) {
+    let rig = Rig::open(subject, 1 << 20);
+    let topic = rig.topic().await;
+    let other = TopicName::new("other").expect("a legal name");
+    let other = rig.storage.ensure_topic(&other, true, Some(1)).await.expect("a topic");
+    let old = topic.partitions();
+    rig.append(&old[1].clone(), &["before"]).await;
+    let (grown, added) = rig.storage.add_partitions(topic.name(), 4).await.expect("grown");
+    assert_eq!((grown.partitions().len(), added.len()), (4, 2));
+    assert_eq!(grown.incarnation(), topic.incarnation());
+    let keys: BTreeSet<u32> =
+        grown.partitions().iter().chain(other.partitions().iter()).map(|partition| partition.key()).collect();
+    assert_eq!(keys.len(), 5, "a key was given twice");
+    assert_eq!((added[0].id(), added[0].end()), (PartitionId(2), Offset(0)));
+    rig.append(&added[1], &["after"]).await;
+    assert_eq!((rig.read(&old[1], 0), rig.read(&added[1], 0)), (vec!["before".into()], vec!["after".into()]));
+    for same in [4, 1] {
+        let (same, added) = rig.storage.add_partitions(topic.name(), same).await.expect("nothing to do");
+        assert_eq!((same.partitions().len(), added.len()), (4, 0));
+    }
+    let nobody = TopicName::new("nobody").expect("a legal name");
+    assert!(rig.storage.add_partitions(&nobody, 4).await.is_err());
+    if rig.storage.capabilities().survives_kill {
+        rig.storage.close();
+        drop((rig, topic, other, old, grown, added));
+        let rig = Rig::open(subject, 1 << 20);
+        let partitions = rig.topic().await.partitions();
+        assert_eq!(partitions.len(), 4);
+        assert_eq!(rig.read(&partitions[3].clone(), 0), ["after"]);
+    }
+}
+
 /// Times never fall within a partition, and a look-up finds the first record at or after a time.
 pub async fn a_time_is_looked_up(subject: &dyn Subject) {
     let rig = Rig::open(subject, 1 << 20);
@@ -260,6 +293,7 @@ macro_rules! storage_conformance {
             a_read_obeys_its_limits,
             a_restart_keeps_what_the_capabilities_promise,
             a_topic_made_again_is_another_incarnation,
+            added_partitions_are_empty_and_the_others_stay,
             a_time_is_looked_up,
             retention_drops_what_is_done_with,
             the_end_can_be_raised,

@@ -65,6 +65,10 @@ impl StoragePlugin for Faulty {
         self.inner.create_topic(name, partitions)
     }
 
+    fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {
+        self.inner.add_partitions(name, partitions)
+    }
+
     fn delete_topic(&self, name: &TopicName) -> Result<bool, BackendError> {
         self.inner.delete_topic(name)
     }

@@ -167,6 +167,29 @@ impl Storage {
         Ok(topic)
     }
 
+    /// Gives a topic `partitions` in all, when it has fewer; the new ones are empty. Durable when it returns.
+    /// The events of a key may go to another partition from then on. Gives the topic and what was added.
+    ///
+    /// # Errors
+    /// [`TopicError::Unknown`] when there is none of that name; [`TopicError::Backend`] when the log failed.
+    pub async fn add_partitions(
+        &self,
+        name: &TopicName,
+        partitions: u32,
+    ) -> Result<(Arc<Topic>, Vec<Arc<Partition>>), TopicError> {
+        let _one_at_a_time = self.0.creating.lock().await;
+        let unknown = || TopicError::Unknown(name.clone());
+        let topic = self.topic(name).ok_or_else(unknown)?;
+        let asked = name.clone();
+        let info = self
+            .blocking("adding partitions", move |plugin| plugin.add_partitions(&asked, partitions))
+            .await
+            .map_err(|source| TopicError::Backend { topic: name.clone(), source })?
+            .ok_or_else(unknown)?;
+        let added = topic.grow(&info);
+        Ok((topic, added))
+    }
+
     /// Removes a topic with everything in it; `false` when there was none.
     ///
     /// # Errors

@@ -169,6 +169,18 @@ impl StoragePlugin for Memory {
         Ok(CreateTopic::Created(info))
     }
 
+    fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {
+        let mut catalog = self.catalog.lock();
+        let Some(info) = catalog.topics.get_mut(name) else { return Ok(None) };
+        let mut logs = self.logs.write();
+        while info.partitions.len() < partitions as usize {
+            let key = u32::try_from(logs.len()).expect("fewer partitions than u32 counts");
+            logs.push(Arc::default());
+            info.partitions.push(PartitionInfo { key, start: Offset(0), end: Offset(0) });
+        }
+        Ok(Some(info.clone()))
+    }
+
     fn delete_topic(&self, name: &TopicName) -> Result<bool, BackendError> {
         let Some(info) = self.catalog.lock().topics.remove(name) else { return Ok(false) };
         for partition in info.partitions {

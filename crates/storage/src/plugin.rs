@@ -142,6 +142,14 @@ pub trait StoragePlugin: Send + Sync + 'static {
     /// When the catalogue cannot be written.
     fn create_topic(&self, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError>;
 
+    /// Gives a topic that many partitions in all; those it has stay as they are, the new ones are empty and
+    /// durable before it returns. A topic that has as many or more is left alone. `None`: there is no topic
+    /// of that name.
+    ///
+    /// # Errors
+    /// When the catalogue cannot be written; the topic then has the partitions it had.
+    fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError>;
+
     /// Removes a topic and its records; `false` when there was none.
     ///
     /// # Errors

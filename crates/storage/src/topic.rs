@@ -8,7 +8,7 @@ use std::sync::{
 use mesh_frame::{Incarnation, Offset, PartitionId, TopicName};
 use parking_lot::{Mutex, RwLock};
 
-use crate::{LogRecord, TopicInfo, cold::ColdChunks, tail::Ring};
+use crate::{LogRecord, PartitionInfo, TopicInfo, cold::ColdChunks, tail::Ring};
 
 /// A topic of the log.
 #[derive(Debug)]
@@ -21,29 +21,25 @@ pub struct Topic {
 
 impl Topic {
     pub(crate) fn new(info: &TopicInfo) -> Arc<Self> {
-        let partitions: Vec<Arc<Partition>> = info
-            .partitions
-            .iter()
-            .enumerate()
-            .map(|(id, partition)| {
-                Arc::new(Partition {
-                    topic: info.name.clone(),
-                    id: PartitionId(u32::try_from(id).expect("partition counts fit u32")),
-                    key: partition.key,
-                    start: AtomicU64::new(partition.start.0),
-                    end: AtomicU64::new(partition.end.0),
-                    ring: Mutex::new(Ring::default()),
-                    cold: Mutex::new(ColdChunks::default()),
-                    warming: tokio::sync::Mutex::new(()),
-                })
-            })
-            .collect();
+        let partitions: Vec<Arc<Partition>> =
+            info.partitions.iter().enumerate().map(|(id, of)| Partition::new(&info.name, id, of)).collect();
         Arc::new(Self {
             name: info.name.clone(),
             incarnation: info.incarnation,
             partitions: RwLock::new(partitions.into()),
             turn: AtomicU64::new(0),
         })
+    }
+
+    /// Takes in partitions that were added behind those it has. Gives the new ones.
+    pub(crate) fn grow(&self, info: &TopicInfo) -> Vec<Arc<Partition>> {
+        let mut partitions = self.partitions.write();
+        let behind = info.partitions.iter().enumerate().skip(partitions.len());
+        let added: Vec<Arc<Partition>> = behind.map(|(id, of)| Partition::new(&self.name, id, of)).collect();
+        if !added.is_empty() {
+            *partitions = partitions.iter().chain(&added).cloned().collect();
+        }
+        added
     }
 
     /// Its name.
@@ -106,6 +102,19 @@ pub enum Cached {
 }
 
 impl Partition {
+    fn new(topic: &TopicName, id: usize, of: &PartitionInfo) -> Arc<Self> {
+        Arc::new(Self {
+            topic: topic.clone(),
+            id: PartitionId(u32::try_from(id).expect("partition counts fit u32")),
+            key: of.key,
+            start: AtomicU64::new(of.start.0),
+            end: AtomicU64::new(of.end.0),
+            ring: Mutex::new(Ring::default()),
+            cold: Mutex::new(ColdChunks::default()),
+            warming: tokio::sync::Mutex::new(()),
+        })
+    }
+
     /// The topic it belongs to.
     pub fn topic(&self) -> &TopicName {
         &self.topic

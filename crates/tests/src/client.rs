@@ -224,6 +224,16 @@ impl Client {
         self.request(self.admin, method, path, headers, Bytes::new(), Duration::from_secs(10)).await
     }
 
+    /// A request to the admin port with the token and a JSON body.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn administer(&self, method: &str, path: &str, body: &Value) -> Result<Reply> {
+        let token = format!("Bearer {TOKEN}");
+        let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+        self.request(self.admin, method, path, &headers, body.to_string().into(), PATIENCE).await
+    }
+
     /// One number of `/admin/metrics`.
     ///
     /// # Errors

@@ -159,6 +159,19 @@ impl Inner {
         }
     }
 
+    /// A group was sought: the streams of its members go on with its follower. What lay in their mailboxes for
+    /// the old generation is void.
+    pub(crate) fn followed_with_stream(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        client: &ClientId,
+        old: &Arc<Group>,
+        next: &Arc<Group>,
+    ) {
+        self.joined_with_stream(tenant, client, next);
+        self.left_with_stream(tenant, client, old);
+    }
+
     /// A stream whose mailbox was full, or held something, was read from: its groups are looked at again.
     pub(crate) fn stream_has_room(&self, stream: &Stream) {
         for group in self.groups_of(&stream.tenant, &stream.client).unwrap_or_default() {

@@ -3,6 +3,8 @@
 mod dead_letters;
 mod dispatch;
 mod groups;
+mod operate;
+mod replay;
 mod rig;
 mod streams;
 mod verbs;

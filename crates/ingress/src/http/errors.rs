@@ -76,6 +76,7 @@ error_codes! {
     ClientConflict, "client_conflict", 409, "The client id belongs to somebody else.";
     GroupsExist, "groups_exist", 409, "The topic still has groups.";
     GroupGone, "group_gone", 409, "The group was removed meanwhile.";
+    TopicConflict, "topic_conflict", 409, "The topic has other partitions.";
     SubscriptionExpired, "subscription_expired", 410, "The subscription was ended by the server.";
     TooLarge, "too_large", 413, "The body, the event or its data is over its limit.";
     UnsupportedMediaType, "unsupported_media_type", 415, "The content type or encoding is not supported.";

@@ -18,13 +18,13 @@ const MOST_MEMBERS: usize = 100;
 
 /// An object whose members are still JSON text.
 #[derive(Debug)]
-pub(super) struct JsonObject<'a> {
+pub struct JsonObject<'a> {
     members: Vec<(Cow<'a, str>, &'a str)>,
 }
 
 impl<'a> JsonObject<'a> {
     /// The object that a body is.
-    pub(super) fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
+    pub fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
         let text = str::from_utf8(body).map_err(|error| {
             ApiError::invalid(format!("the body is not UTF-8 at byte {}", error.valid_up_to()))
         })?;
@@ -47,7 +47,7 @@ impl<'a> JsonObject<'a> {
     }
 
     /// The JSON of a member; given twice it is refused.
-    pub(super) fn raw(&self, name: &str) -> Result<Option<&'a str>, ApiError> {
+    pub fn raw(&self, name: &str) -> Result<Option<&'a str>, ApiError> {
         let mut given = self.members.iter().filter(|(member, _)| member == name).map(|(_, value)| *value);
         let first = given.next();
         if given.next().is_some() {
@@ -57,12 +57,12 @@ impl<'a> JsonObject<'a> {
     }
 
     /// As [`JsonObject::raw`], for what must be there.
-    pub(super) fn required_raw(&self, name: &str) -> Result<&'a str, ApiError> {
+    pub fn required_raw(&self, name: &str) -> Result<&'a str, ApiError> {
         self.raw(name)?.ok_or_else(|| ApiError::missing(name))
     }
 
     /// A member of the type, which `expected` describes.
-    pub(super) fn get<T: DeserializeOwned>(&self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
+    pub fn get<T: DeserializeOwned>(&self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
         let Some(raw) = self.raw(name)? else { return Ok(None) };
         let value = serde_json::from_str(raw);
         value
@@ -71,22 +71,22 @@ impl<'a> JsonObject<'a> {
     }
 
     /// A text.
-    pub(super) fn text(&self, name: &str) -> Result<Option<String>, ApiError> {
+    pub fn text(&self, name: &str) -> Result<Option<String>, ApiError> {
         self.get(name, "a string")
     }
 
     /// A text that must be there.
-    pub(super) fn required_text(&self, name: &str) -> Result<String, ApiError> {
+    pub fn required_text(&self, name: &str) -> Result<String, ApiError> {
         self.text(name)?.ok_or_else(|| ApiError::missing(name))
     }
 
     /// `true` or `false`.
-    pub(super) fn boolean(&self, name: &str) -> Result<Option<bool>, ApiError> {
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>, ApiError> {
         self.get(name, "true or false")
     }
 
     /// A whole number in a range.
-    pub(super) fn number(&self, range: Range) -> Result<Option<u64>, ApiError> {
+    pub fn number(&self, range: Range) -> Result<Option<u64>, ApiError> {
         let Range { name, least, most } = range;
         let Some(raw) = self.raw(name)? else { return Ok(None) };
         match serde_json::from_str::<u64>(raw) {

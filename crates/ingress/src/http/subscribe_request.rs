@@ -31,7 +31,7 @@ pub(super) fn parse(request: &JsonObject<'_>, tenant: &TenantId) -> Result<Subsc
         group: group.map_err(|error| ApiError::of_name("group", error))?,
         asked: asked(request)?,
         max_in_flight: max_in_flight.map(|most| u32::try_from(most).expect("the range fits")),
-        start: start(request)?,
+        start: request.raw("from")?.map_or(Ok(StartAt::Latest), |raw| read_start("from", raw))?,
         principal: None,
     })
 }
@@ -77,12 +77,17 @@ fn filters(request: &JsonObject<'_>) -> Result<Option<Vec<Filter>>, ApiError> {
     filters.map(Some).map_err(|error| ApiError::invalid(format!("`filters`: {error}")))
 }
 
-const STARTS: &str = "`from` must be \"latest\", \"earliest\", an RFC 3339 time, an offset, or \
-                      {\"offsets\":{\"<partition>\":\"<offset>\"}}";
-
-fn start(request: &JsonObject<'_>) -> Result<StartAt, ApiError> {
-    let Some(raw) = request.raw("from")? else { return Ok(StartAt::Latest) };
-    let bad = || ApiError::invalid(STARTS);
+/// The start that a member of a request names, in every form a subscribe takes.
+///
+/// # Errors
+/// `invalid_argument`, listing the forms.
+pub fn read_start(name: &str, raw: &str) -> Result<StartAt, ApiError> {
+    let bad = || {
+        ApiError::invalid(format!(
+            "`{name}` must be \"latest\", \"earliest\", an RFC 3339 time, an offset, or \
+             {{\"offsets\":{{\"<partition>\":\"<offset>\"}}}}"
+        ))
+    };
     match kind_of(raw) {
         "a number" => Ok(StartAt::Offset(offset(raw).ok_or_else(bad)?)),
         "an object" => {

@@ -158,6 +158,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         signals: delivery_signals.clone(),
         stream_tasks: stream_tasks.clone(),
     });
+    dispatcher.show_lag(&signals);
     let groups = Groups::new(dispatcher.clone(), subscriptions.clone(), settings.topics.auto_create);
     tracing::info!("delivery topology={}", topology.as_str());
 

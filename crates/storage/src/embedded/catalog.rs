@@ -81,12 +81,7 @@ pub(super) fn create(db: &LocalDb, name: &TopicName, partitions: u32) -> Result<
     if let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? {
         return read(db, name.as_str().as_bytes(), &value).map(CreateTopic::AlreadyThere);
     }
-    let first = match db.get("default", keys::NEXT_PARTITION)? {
-        None => 0,
-        Some(bytes) => u32::from_be_bytes(
-            bytes.try_into().map_err(|_| Embedded::corrupt("the next partition key is unreadable"))?,
-        ),
-    };
+    let first = next_partition(db)?;
     let numbers: Vec<u32> = (first..first + partitions).collect();
     let stored = Stored { v: 1, incarnation: new_incarnation()?.0, partitions: numbers.clone() };
     let value = serde_json::to_vec(&stored).expect("numbers have JSON");
@@ -102,6 +97,46 @@ pub(super) fn create(db: &LocalDb, name: &TopicName, partitions: u32) -> Result<
             .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
             .collect(),
     }))
+}
+
+/// The key that the next partition gets.
+fn next_partition(db: &LocalDb) -> Result<u32, BackendError> {
+    match db.get("default", keys::NEXT_PARTITION)? {
+        None => Ok(0),
+        Some(bytes) => bytes
+            .try_into()
+            .map(u32::from_be_bytes)
+            .map_err(|_| Embedded::corrupt("the next partition key is unreadable")),
+    }
+}
+
+/// Gives a topic `partitions` in all; the topic as it is then, and what was added.
+pub(super) fn add_partitions(
+    db: &LocalDb,
+    name: &TopicName,
+    partitions: u32,
+) -> Result<Option<(TopicInfo, Vec<PartitionInfo>)>, BackendError> {
+    let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? else { return Ok(None) };
+    let mut info = read(db, name.as_str().as_bytes(), &value)?;
+    let has = u32::try_from(info.partitions.len()).expect("partition counts fit u32");
+    let Some(more) = partitions.checked_sub(has).filter(|more| *more > 0) else {
+        return Ok(Some((info, Vec::new())));
+    };
+    let first = next_partition(db)?;
+    let added: Vec<PartitionInfo> =
+        (first..first + more).map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) }).collect();
+    info.partitions.extend(&added);
+    let stored = Stored {
+        v: 1,
+        incarnation: info.incarnation.0,
+        partitions: info.partitions.iter().map(|partition| partition.key).collect(),
+    };
+    let value = serde_json::to_vec(&stored).expect("numbers have JSON");
+    let mut batch = WriteBatch::default();
+    batch.put_cf(db.family(keys::TOPICS), name.as_str(), value);
+    batch.put_cf(db.family("default"), keys::NEXT_PARTITION, (first + more).to_be_bytes());
+    db.write(batch, Durability::Synced)?;
+    Ok(Some((info, added)))
 }
 
 pub(super) fn delete(db: &LocalDb, name: &TopicName) -> Result<Option<TopicInfo>, BackendError> {

@@ -143,6 +143,15 @@ impl StoragePlugin for Embedded {
         Ok(created)
     }
 
+    fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {
+        let _one_at_a_time = self.catalog.lock();
+        let Some((info, added)) = catalog::add_partitions(&self.db, name, partitions)? else {
+            return Ok(None);
+        };
+        self.writer.know(&added)?;
+        Ok(Some(info))
+    }
+
     fn delete_topic(&self, name: &TopicName) -> Result<bool, BackendError> {
         let _one_at_a_time = self.catalog.lock();
         let Some(gone) = catalog::delete(&self.db, name)? else { return Ok(false) };

@@ -1,6 +1,7 @@
 //! The suites that drive the real binary from outside; `docs/testing.md` says how to run and replay them.
 
 mod acks;
+mod admin;
 mod config;
 mod corruption;
 mod crash;

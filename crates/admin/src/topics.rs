@@ -1,0 +1,134 @@
+//! Topics: made, grown, listed, described, deleted.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path, RawQuery, State, rejection::PathRejection},
+};
+use http::StatusCode;
+use mesh_delivery::{GroupId, TopicMade, TopicView, settings::Range};
+use mesh_frame::TopicName;
+use mesh_ingress::http::{ApiError, ErrorCode, JsonObject};
+use serde_json::{Value, json};
+
+use crate::{
+    body,
+    errors::{of_log, of_meta, of_topic},
+    query::Query,
+    views::AdminState,
+};
+
+/// `partitions`.
+const PARTITIONS: Range = Range { name: "partitions", least: 1, most: 1_024 };
+
+fn name(text: &str) -> Result<TopicName, ApiError> {
+    TopicName::new(text).map_err(|error| ApiError::of_name("topic", error))
+}
+
+fn groups(groups: &[GroupId]) -> Value {
+    groups
+        .iter()
+        .map(|id| json!({"tenant": id.tenant.as_str(), "group": id.name.as_str(), "kind": id.kind.as_str()}))
+        .collect()
+}
+
+fn summary(view: &TopicView) -> Value {
+    json!({
+        "topic": view.name.as_str(),
+        "partitions": view.partitions.len(),
+        "groups": view.groups.len(),
+        "deadLetterTopic": view.name.is_dead_letter(),
+    })
+}
+
+pub(crate) async fn make(
+    State(state): State<AdminState>,
+    body: Body,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let served = state.served()?;
+    let body = body::read(body).await?;
+    let request = JsonObject::parse(&body)?;
+    let name = TopicName::client(&request.required_text("topic")?)
+        .map_err(|error| ApiError::of_name("topic", error))?;
+    let partitions = request.number(PARTITIONS)?;
+    let partitions = partitions.map(|count| u32::try_from(count).expect("the range fits"));
+    let topics = served.groups.topics();
+    let made = topics.make(&name, partitions).await.map_err(of_topic)?;
+    let view = topics.describe(&name).await.map_err(|error| of_log(&error))?;
+    let count = view.map_or(0, |view| view.partitions.len());
+    let mut answer = json!({"topic": name.as_str(), "partitions": count});
+    let status = match made {
+        TopicMade::Created => StatusCode::CREATED,
+        TopicMade::AlreadyThere => StatusCode::OK,
+        TopicMade::Grown(added) => {
+            answer["added"] = added.into();
+            answer["warning"] =
+                "the events of a key may go to another partition from now on, out of order with those before"
+                    .into();
+            StatusCode::OK
+        }
+    };
+    Ok((status, Json(answer)))
+}
+
+pub(crate) async fn list(State(state): State<AdminState>) -> Result<Json<Value>, ApiError> {
+    Ok(Json(state.served()?.groups.topics().list().iter().map(summary).collect()))
+}
+
+pub(crate) async fn describe(
+    State(state): State<AdminState>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let served = state.served()?;
+    let name = name(&body::names(path)?)?;
+    let view = served.groups.topics().describe(&name).await.map_err(|error| of_log(&error))?;
+    let view = view.ok_or_else(|| unknown(&name))?;
+    let letters = served.dispatcher.letters().count(&name).await.map_err(|error| of_meta(&error))?;
+    let partitions: Value = view
+        .partitions
+        .iter()
+        .map(|partition| {
+            json!({
+                "partition": partition.partition.0,
+                "start": partition.start.to_string(),
+                "end": partition.end.to_string(),
+                "bytes": partition.bytes,
+            })
+        })
+        .collect();
+    Ok(Json(json!({
+        "topic": view.name.as_str(),
+        "incarnation": view.incarnation.0.to_string(),
+        "partitions": partitions,
+        "groups": groups(&view.groups),
+        "deadLetters": letters,
+    })))
+}
+
+pub(crate) async fn delete(
+    State(state): State<AdminState>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, ApiError> {
+    let name = name(&body::names(path)?)?;
+    let query = Query::read(query.as_deref())?;
+    query.only(&["force", "deadLetters"])?;
+    let (force, letters) = (query.flag("force")?, query.flag("deadLetters")?);
+    if name.is_dead_letter() {
+        return Err(ApiError::new(
+            ErrorCode::ReservedTopic,
+            "a dead-letter topic goes with its topic: DELETE that one with deadLetters=true, or discard",
+        ));
+    }
+    let deleted = state.served()?.groups.topics().delete(&name, force, letters).await.map_err(of_topic)?;
+    Ok(Json(json!({
+        "topic": name.as_str(),
+        "deleted": true,
+        "groups": deleted.groups,
+        "deadLetters": deleted.dead_letters,
+    })))
+}
+
+fn unknown(name: &TopicName) -> ApiError {
+    ApiError::new(ErrorCode::UnknownTopic, format!("there is no topic {name}"))
+}

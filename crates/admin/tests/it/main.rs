@@ -1,0 +1,6 @@
+//! The admin port without a socket: requests into the router, over real delivery.
+
+mod groups;
+mod letters;
+mod rig;
+mod topics;

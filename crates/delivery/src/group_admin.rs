@@ -1,0 +1,190 @@
+//! What an operator sees of groups and does to them: how far behind they are, who is in them, and their end.
+
+use std::sync::Arc;
+
+use mesh_base::BackendError;
+use mesh_frame::{ClientId, Offset, PartitionId, SubscriptionId, TenantId, TopicName};
+use mesh_state::shared::GroupId;
+use mesh_storage::{Cached, Partition};
+
+use crate::{
+    GroupError, GroupSelector, Groups, Settings, SubscribeError,
+    dispatcher::Inner,
+    group::{Group, PartitionLane, member_of},
+};
+
+/// A group as an operator sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupView {
+    /// Tenant, topic, kind and name.
+    pub id: GroupId,
+    /// Raised by every seek.
+    pub generation: u32,
+    /// Its settings.
+    pub settings: Settings,
+    /// Its members, by name.
+    pub members: Vec<GroupMemberView>,
+    /// Its partitions.
+    pub partitions: Vec<LaneView>,
+}
+
+/// A member of a group as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMemberView {
+    /// The client.
+    pub client: ClientId,
+    /// The id of the membership.
+    pub subscription: SubscriptionId,
+    /// What it may have in flight.
+    pub max_in_flight: u32,
+    /// What it has in flight.
+    pub in_flight: u32,
+}
+
+/// A group on a partition as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneView {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Everything below is done.
+    pub floor: Offset,
+    /// Everything below was handed out or skipped.
+    pub next_to_read: Offset,
+    /// One past the last event.
+    pub end: Offset,
+    /// Events that are not done, outstanding ones included; offsets that were never used count until they are
+    /// passed over.
+    pub lag: u64,
+    /// When the oldest event that is not done was accepted, in milliseconds since 1970.
+    pub oldest_ms: Option<u64>,
+    /// Rows of the ledger.
+    pub outstanding: usize,
+    /// Handed out and not finished.
+    pub pending: usize,
+    /// When as many are outstanding as may be: the hash of the key that most of them share, with how many.
+    pub held_by_key: Option<(u64, usize)>,
+}
+
+/// Events of a lane that are not done.
+pub(crate) fn lag(lane: &PartitionLane) -> u64 {
+    lane.partition.end().0.saturating_sub(lane.lane.scanned().0) + lane.lane.outstanding() as u64
+}
+
+impl Groups {
+    /// The groups of a topic or of all, by name.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn views(&self, topic: Option<&TopicName>) -> Result<Vec<GroupView>, BackendError> {
+        let inner = &self.dispatcher.0;
+        let mut groups = inner.all_groups();
+        groups.retain(|group| topic.is_none_or(|topic| group.id.topic == *topic));
+        groups.sort_by(|one, other| one.id.cmp(&other.id));
+        let mut views = Vec::with_capacity(groups.len());
+        for group in groups {
+            let mut view = view_of(&group);
+            for lane in &mut view.partitions {
+                if lane.lag > 0
+                    && let Some(partition) = group.topic.partition(lane.partition)
+                {
+                    lane.oldest_ms = inner.accepted_at(&partition, lane.floor).await?;
+                }
+            }
+            views.push(view);
+        }
+        Ok(views)
+    }
+
+    /// Removes a group with its positions. Its members are told that they were evicted. Gives how many there were.
+    ///
+    /// # Errors
+    /// See [`GroupError`]; what was ended before stays ended.
+    pub async fn remove_group(&self, which: &GroupSelector) -> Result<usize, GroupError> {
+        let _one_at_a_time = self.changing.lock().await;
+        let group = self.find(which)?;
+        Ok(self.remove_with_members(&group).await?)
+    }
+
+    /// Ends the memberships of a group, then the group. The caller holds the lock on changes.
+    pub(crate) async fn remove_with_members(&self, group: &Arc<Group>) -> Result<usize, SubscribeError> {
+        let inner = &self.dispatcher.0;
+        let tenant = &group.id.tenant;
+        let members: Vec<ClientId> = group.state.lock().members.keys().cloned().collect();
+        for client in &members {
+            if inner.groups_of(tenant, client).is_some_and(|groups| groups.len() == 1) {
+                inner.clients.evicted(tenant, client, inner.clock.now());
+            }
+            self.leave(group, tenant, client).await?;
+        }
+        self.remove(group).await?;
+        Ok(members.len())
+    }
+
+    /// Ends every subscription of a client for it. Gives how many there were; 0: there is no such client.
+    ///
+    /// # Errors
+    /// As [`Groups::unsubscribe`].
+    pub async fn reject(&self, tenant: &TenantId, client: &ClientId) -> Result<usize, SubscribeError> {
+        let had = self.dispatcher.0.groups_of(tenant, client).map_or(0, |groups| groups.len());
+        Ok(if self.evict(tenant, client).await? { had } else { 0 })
+    }
+}
+
+fn view_of(group: &Group) -> GroupView {
+    let state = group.state.lock();
+    let mut members: Vec<GroupMemberView> = state
+        .members
+        .iter()
+        .map(|(client, membership)| GroupMemberView {
+            client: client.clone(),
+            subscription: membership.subscription.clone(),
+            max_in_flight: membership.max_in_flight,
+            in_flight: state.windows.of(member_of(&group.id.tenant, client)),
+        })
+        .collect();
+    members.sort_by(|one, other| one.client.cmp(&other.client));
+    let lane = |lane: &PartitionLane| LaneView {
+        partition: lane.partition.id(),
+        floor: lane.lane.floor(),
+        next_to_read: lane.lane.next_to_read(),
+        end: lane.partition.end(),
+        lag: lag(lane),
+        oldest_ms: None,
+        outstanding: lane.lane.outstanding(),
+        pending: lane.lane.pending(),
+        held_by_key: (lane.lane.outstanding() >= state.terms.max_outstanding)
+            .then(|| lane.lane.busiest_key())
+            .flatten(),
+    };
+    GroupView {
+        id: group.id.clone(),
+        generation: group.generation,
+        settings: state.settings.clone(),
+        members,
+        partitions: state.lanes.iter().map(lane).collect(),
+    }
+}
+
+impl Inner {
+    /// When the first record at or after `from` was accepted; `None` when there is none.
+    async fn accepted_at(
+        &self,
+        partition: &Arc<Partition>,
+        mut from: Offset,
+    ) -> Result<Option<u64>, BackendError> {
+        // A gap, a trim and a cold read are a step each; somebody who trims meanwhile does not hold this up.
+        for _ in 0..8 {
+            let mut found = Vec::with_capacity(1);
+            match partition.cached(from, 1, &mut found) {
+                Cached::Cold => self.storage.warm(partition, from).await?,
+                Cached::GoneTo(start) => from = start,
+                Cached::UpTo(to) => match found.first() {
+                    Some(record) => return Ok(Some(record.record().accepted_at_ms)),
+                    None if to > from && to < partition.end() => from = to,
+                    None => return Ok(None),
+                },
+            }
+        }
+        Ok(None)
+    }
+}

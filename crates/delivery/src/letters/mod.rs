@@ -1,0 +1,157 @@
+//! What an operator does with dead letters: replay them to the group that failed, or discard them.
+//!
+//! [`DeadLetters`] is the handle. Replay and discard take turns, a page of rows at a time, so that two of them
+//! share out what is there instead of doing it twice; `docs/decisions` says why a row goes after its copy.
+
+mod copy;
+mod desk;
+mod discard;
+mod replay;
+mod retention;
+
+use std::sync::Arc;
+
+use mesh_base::BackendError;
+use mesh_frame::{GroupName, TenantId, TopicName};
+use mesh_state::{
+    positions::EndReason,
+    shared::{DeadLetter, DeadLetterPage, DeadLetterScope, DeadLetterStore, Stored},
+};
+use mesh_storage::TopicError;
+
+pub use copy::REPLAY_GROUP;
+pub(crate) use copy::{group_tag, replay_verdict};
+pub(crate) use desk::Desk;
+
+use crate::{ReliableDispatcher, dispatcher::Inner};
+
+/// How many rows are read, and at most done, in one turn.
+const PAGE: usize = 100;
+
+/// Which dead letters are meant. What is left out does not matter.
+#[derive(Clone, Debug)]
+pub struct LetterSelector {
+    /// Of this topic.
+    pub topic: TopicName,
+    /// Of groups of this tenant.
+    pub tenant: Option<TenantId>,
+    /// Of groups of this name.
+    pub group: Option<GroupName>,
+    /// Of events with this id.
+    pub event_id: Option<String>,
+    /// That ended for this reason.
+    pub reason: Option<EndReason>,
+}
+
+impl LetterSelector {
+    /// Every dead letter of a topic.
+    pub fn of(topic: TopicName) -> Self {
+        Self { topic, tenant: None, group: None, event_id: None, reason: None }
+    }
+
+    /// The reason with this name; `None` when there is no such reason.
+    pub fn read_reason(name: &str) -> Option<EndReason> {
+        [EndReason::AttemptsExhausted, EndReason::Rejected].into_iter().find(|reason| reason.as_str() == name)
+    }
+
+    fn fits(&self, letter: &DeadLetter) -> bool {
+        self.group.as_ref().is_none_or(|group| letter.group.name == *group)
+            && self.event_id.as_ref().is_none_or(|id| letter.event_id == *id)
+            && self.reason.is_none_or(|reason| letter.reason == reason)
+    }
+
+    fn scope(&self) -> DeadLetterScope {
+        match &self.tenant {
+            Some(tenant) => DeadLetterScope::TenantTopic(tenant.clone(), self.topic.clone()),
+            None => DeadLetterScope::Topic(self.topic.clone()),
+        }
+    }
+}
+
+/// What a replay did, or would do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Copies that are in the log and whose rows are gone.
+    pub replayed: usize,
+    /// Rows that were left because their group is gone.
+    pub group_gone: usize,
+    /// Rows that were left because the dead-letter topic no longer has their body.
+    pub body_gone: usize,
+}
+
+/// A replay or a discard that did not get to its end. What was done stays done.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}; {done} were done before that")]
+pub struct Interrupted {
+    /// How many rows were done.
+    pub done: usize,
+    /// Why it ended.
+    pub error: LettersError,
+}
+
+/// Why dead letters could not be replayed or discarded.
+#[derive(Debug, thiserror::Error)]
+pub enum LettersError {
+    /// Every dead letter that was meant belongs to a group that is gone.
+    #[error("the group of these dead letters was removed; subscribe it again or discard them")]
+    GroupGone,
+    /// The disk watermark stops every append.
+    #[error("there is too little free space to replay")]
+    StorageLow,
+    /// The log did not answer in time: the entries stay, and a copy of them may have been stored.
+    #[error("the log did not answer in time")]
+    TimedOut,
+    /// The topic could not be used.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The log failed; the entries stay.
+    #[error("{}", .0.chain())]
+    Storage(BackendError),
+    /// The ledger of dead letters failed; entries that were copied go without a second copy next time.
+    #[error("{}", .0.chain())]
+    Meta(BackendError),
+    /// The process is stopping.
+    #[error("the process is stopping")]
+    Stopping,
+}
+
+/// The handle on dead letters; cheap to clone.
+#[derive(Clone)]
+pub struct DeadLetters(Arc<Inner>);
+
+impl ReliableDispatcher {
+    /// The handle on the dead letters of this dispatcher's groups.
+    pub fn letters(&self) -> DeadLetters {
+        DeadLetters(self.0.clone())
+    }
+}
+
+type LetterRow = Arc<Stored<DeadLetter>>;
+
+impl DeadLetters {
+    /// One page of the rows that are meant, and where to go on.
+    async fn page(
+        &self,
+        which: &LetterSelector,
+        after: Option<&str>,
+    ) -> Result<DeadLetterPage, LettersError> {
+        let mut page =
+            self.0.dead_letters.browse(&which.scope(), after, PAGE).await.map_err(LettersError::Meta)?;
+        page.rows.retain(|row| which.fits(&row.record));
+        Ok(page)
+    }
+
+    /// How many dead letters a topic has.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub async fn count(&self, topic: &TopicName) -> Result<u64, BackendError> {
+        self.0.dead_letters.count(topic).await
+    }
+}
+
+impl std::fmt::Debug for DeadLetters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeadLetters").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,268 @@
+//! Seek: a group starts anew somewhere else, while its members stay connected.
+//!
+//! The old [`Group`] is closed and followed by one with the next generation and the same number, members and
+//! waiters. In between nothing is staged for the group, so the positions of the new generation are made from what
+//! is committed: first they are synced, then Meta names the generation. A crash between the two leaves the old
+//! one, and positions nobody knows, which boot removes. Delivery ids carry their generation: the old ones are void.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use mesh_base::{BackendError, BackendErrorKind, UnixMillis};
+use mesh_frame::{ClientId, GroupName, Offset, PartitionId, TenantId, TopicName};
+use mesh_rocks::Durability;
+use mesh_state::{
+    positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, Positions, Row, RowState},
+    shared::{GroupId, GroupKind, GroupRecord, Replaced, StoredGroup, SubscriptionStore},
+};
+
+use crate::{
+    Groups, StartAt, SubscribeError,
+    dispatcher::{Inner, LedgerUnavailable},
+    group::{Group, GroupState},
+};
+
+/// Which group an operator means. Without a kind, the one that is there.
+#[derive(Clone, Debug)]
+pub struct GroupSelector {
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its topic.
+    pub topic: TopicName,
+    /// Its name.
+    pub name: GroupName,
+    /// Whether its members share.
+    pub kind: Option<GroupKind>,
+}
+
+/// Why an operator's change of a group did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// There is no such group.
+    #[error("there is no group {0}")]
+    Unknown(GroupName),
+    /// A shared group and a client's group have this name.
+    #[error("there are two groups of this name: say which with kind=lb or kind=bc")]
+    Ambiguous,
+    /// Somebody else changed it at the same time.
+    #[error("the group was changed at the same time; try again")]
+    Changed,
+    /// Anything that stops a subscribe too.
+    #[error(transparent)]
+    Other(#[from] SubscribeError),
+}
+
+impl From<LedgerUnavailable> for GroupError {
+    fn from(error: LedgerUnavailable) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// What a seek did, or would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// The group.
+    pub group: GroupId,
+    /// Its generation from now on.
+    pub generation: u32,
+    /// How far every partition was: everything below was done.
+    pub from: BTreeMap<PartitionId, Offset>,
+    /// Where it goes on.
+    pub to: BTreeMap<PartitionId, Offset>,
+}
+
+/// Where the partitions go on that a seek names.
+type Starts = BTreeMap<PartitionId, Offset>;
+
+impl Groups {
+    /// The group an operator means.
+    pub(crate) fn find(&self, which: &GroupSelector) -> Result<Arc<Group>, GroupError> {
+        let groups = self.dispatcher.0.groups.read();
+        let kinds = which.kind.map_or(vec![GroupKind::LoadBalance, GroupKind::Broadcast], |kind| vec![kind]);
+        let mut found = kinds.into_iter().filter_map(|kind| {
+            let id = GroupId {
+                tenant: which.tenant.clone(),
+                topic: which.topic.clone(),
+                kind,
+                name: which.name.clone(),
+            };
+            groups.by_id.get(&id).cloned()
+        });
+        let first = found.next().ok_or_else(|| GroupError::Unknown(which.name.clone()))?;
+        if found.next().is_some() { Err(GroupError::Ambiguous) } else { Ok(first) }
+    }
+
+    /// Makes a group go on somewhere else; durable when it returns. Partitions that `to` does not name stay where
+    /// they are, with what is outstanding due at once. Ids of deliveries made before are void. `dry_run` changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// See [`GroupError`]. The group then goes on where it was; when Meta's answer was lost, a restart may find it
+    /// where it was to go.
+    pub async fn seek(
+        &self,
+        which: &GroupSelector,
+        to: &StartAt,
+        dry_run: bool,
+    ) -> Result<Sought, GroupError> {
+        let inner = &self.dispatcher.0;
+        let one_at_a_time = self.changing.clone().lock_owned().await;
+        let group = self.find(which)?;
+        inner.ensure_lanes(&group).await?;
+        let mut starts: Starts = self.resolve(&group.topic, to).await?.into_iter().collect();
+        if let StartAt::Offsets(named) = to {
+            starts.retain(|partition, _| named.contains_key(partition));
+        }
+        let stored = self.store.group(&group.id).ok_or(GroupError::Changed)?;
+        let generation = stored.record.generation.max(group.generation).saturating_add(1);
+        let mut sought = Sought {
+            group: group.id.clone(),
+            generation: if dry_run { group.generation } else { generation },
+            from: floors(&group.state.lock()),
+            to: BTreeMap::new(),
+        };
+        sought.to = sought.from.iter().map(|(id, at)| (*id, *starts.get(id).unwrap_or(at))).collect();
+        if dry_run {
+            return Ok(sought);
+        }
+        // From here on it is seen through, also when nobody waits for it any more: a frozen group serves nobody.
+        let (told, answer) = tokio::sync::oneshot::channel();
+        let groups = self.clone();
+        inner.tasks.spawn("seek", async move {
+            let result = groups.follow(&group, generation, &starts, &stored).await;
+            drop(one_at_a_time);
+            drop(told.send(result));
+        });
+        answer.await.unwrap_or(Err(GroupError::Changed)).map(|()| sought)
+    }
+
+    /// Freezes a group, makes its next positions, and puts its follower in its place: with the new generation, or
+    /// with the old one when that failed.
+    async fn follow(
+        &self,
+        old: &Arc<Group>,
+        generation: u32,
+        starts: &Starts,
+        stored: &StoredGroup,
+    ) -> Result<(), GroupError> {
+        let inner = &self.dispatcher.0;
+        let _nobody_loads = old.loading.lock().await;
+        let frozen = {
+            let mut state = old.state.lock();
+            old.closed.store(true, Ordering::Release);
+            // Nobody stages anything without the epoch, and nobody takes without being a member.
+            state.epoch = None;
+            let members = std::mem::take(&mut state.members);
+            (state.settings.clone(), state.terms, members, state.limits.clone())
+        };
+        let mut result = inner.start_anew(old, generation, starts).await.map_err(GroupError::from);
+        if result.is_ok() {
+            let record = GroupRecord { generation, ..stored.record.clone() };
+            result = match self.store.update_group(&old.id, stored, record).await {
+                Ok(Replaced::Replaced(_)) => Ok(()),
+                Ok(Replaced::Stale(_)) => Err(GroupError::Changed),
+                Err(error) => Err(SubscribeError::Meta(error).into()),
+            };
+        }
+        let now = if result.is_ok() { generation } else { old.generation };
+        let (settings, terms, members, limits) = frozen;
+        let clients: Vec<ClientId> = members.keys().cloned().collect();
+        let next = old.followed_by(now, settings, terms, members, limits);
+        if let Err(error) = inner.ensure_lanes(&next).await {
+            tracing::warn!(group = %old.id, %error, "the group is read again once the ledger can be");
+        }
+        // Whether or not it could be read: the ticker looks at it soon.
+        inner.schedule.no_later_than(&next, inner.clock.now().plus(Duration::from_millis(500)));
+        {
+            let mut groups = inner.groups.write();
+            groups.remove(old);
+            groups.add(&next);
+        }
+        inner.clients.follow(&old.id.tenant, &clients, old, &next);
+        for client in &clients {
+            inner.followed_with_stream(&old.id.tenant, client, old, &next);
+        }
+        if result.is_ok() {
+            let mut batch = PositionBatch::new();
+            old.state.lock().lanes.iter().for_each(|lane| batch.forget(lane.lane.key()));
+            inner.commit_later(inner.positions.log().epoch(), batch);
+        }
+        // Whoever waits looks at the follower now.
+        next.waiters.wake(usize::MAX, |_| true);
+        inner.after(&next);
+        result
+    }
+}
+
+impl Inner {
+    /// Writes the positions of a generation that is to come, and syncs them.
+    async fn start_anew(
+        &self,
+        old: &Arc<Group>,
+        generation: u32,
+        starts: &Starts,
+    ) -> Result<(), LedgerUnavailable> {
+        let log = self.positions.log();
+        let epoch = log.epoch();
+        // Everything that was staged before is committed when this is.
+        log.committed(log.commit(epoch, PositionBatch::new(), Durability::Synced)).await?;
+        let (positions, group, starts) = (self.positions.clone(), old.clone(), starts.clone());
+        let now = self.clock.now();
+        let made = tokio::task::spawn_blocking(move || {
+            let mut batch = PositionBatch::new();
+            for partition in group.topic.partitions().iter() {
+                let from = group.lane_key(partition);
+                let to = LaneKey { generation, ..from };
+                batch.forget(to);
+                match starts.get(&partition.id()) {
+                    Some(start) => {
+                        let incarnation = group.topic.incarnation();
+                        batch.put_cursor(to, Cursor { next_to_read: *start, incarnation });
+                    }
+                    None => carry_over(&positions, &group, from, to, now, &mut batch)?,
+                }
+            }
+            Ok::<_, BackendError>(batch)
+        });
+        let batch = made.await.map_err(|error| {
+            BackendError::new(BackendErrorKind::Unavailable, "offset store", "seeking").with_source(error)
+        })??;
+        log.committed(log.commit(epoch, batch, Durability::Synced)).await?;
+        Ok(())
+    }
+}
+
+/// A partition that stays where it is: its cursor and rows in the new generation. What a client has is withdrawn,
+/// uncounted.
+fn carry_over(
+    positions: &Positions,
+    group: &Group,
+    from: LaneKey,
+    to: LaneKey,
+    now: UnixMillis,
+    batch: &mut PositionBatch,
+) -> Result<(), BackendError> {
+    let start = Cursor { next_to_read: Offset(0), incarnation: group.topic.incarnation() };
+    batch.put_cursor(to, positions.offsets().cursor(from)?.unwrap_or(start));
+    for (offset, row) in positions.deliveries().rows(from)? {
+        let row = match row.state {
+            RowState::InFlight => Row {
+                state: RowState::Waiting,
+                attempt: row.attempt.saturating_sub(1),
+                void_below: row.serial.saturating_add(1),
+                at: now,
+                ..row
+            },
+            RowState::Waiting | RowState::Condemned(_) => row,
+        };
+        batch.put_row(to, offset, row);
+    }
+    Ok(())
+}
+
+fn floors(state: &GroupState) -> BTreeMap<PartitionId, Offset> {
+    state.lanes.iter().map(|lane| (lane.partition.id(), lane.lane.floor())).collect()
+}

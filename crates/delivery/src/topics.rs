@@ -1,0 +1,283 @@
+//! Topics as an operator handles them: made, grown, shown, deleted.
+
+use std::sync::Arc;
+
+use mesh_base::BackendError;
+use mesh_frame::{Incarnation, Offset, PartitionId, TopicName};
+use mesh_rocks::Durability;
+use mesh_state::{
+    positions::{Cursor, PositionBatch},
+    shared::GroupId,
+};
+use mesh_storage::{Partition, Topic, TopicError};
+
+use crate::{
+    Groups, Interrupted, LetterSelector, SubscribeError,
+    dispatcher::{Inner, LedgerUnavailable},
+    group::{Group, PartitionLane},
+    lane::Lane,
+};
+
+/// A topic as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicView {
+    /// Its name.
+    pub name: TopicName,
+    /// The random number of this log of that name.
+    pub incarnation: Incarnation,
+    /// Its partitions, in order.
+    pub partitions: Vec<PartitionView>,
+    /// The groups that read it, by name.
+    pub groups: Vec<GroupId>,
+}
+
+/// A partition as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionView {
+    /// Its number.
+    pub partition: PartitionId,
+    /// The lowest offset that may still be there.
+    pub start: Offset,
+    /// One past the last event.
+    pub end: Offset,
+    /// About how many bytes its records take; `None` when nobody asked for it.
+    pub bytes: Option<u64>,
+}
+
+/// How making a topic ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopicMade {
+    /// It is new.
+    Created,
+    /// It was there, and is as it was.
+    AlreadyThere,
+    /// It was there, and got this many partitions more.
+    Grown(u32),
+}
+
+/// What the deletion of a topic took with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TopicDeleted {
+    /// Groups.
+    pub groups: usize,
+    /// Dead letters.
+    pub dead_letters: usize,
+}
+
+/// Why an operator's change of a topic did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum TopicsError {
+    /// There is no such topic.
+    #[error("there is no topic {0}")]
+    Unknown(TopicName),
+    /// The topic still has groups.
+    #[error("the topic still has {0} groups; force=true removes them with their positions")]
+    GroupsExist(usize),
+    /// Partitions cannot be taken away.
+    #[error("the topic has {has} partitions; they cannot be made fewer")]
+    Fewer {
+        /// How many it has.
+        has: usize,
+    },
+    /// The topic could not be made.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// A group could not be removed, or positions could not be written.
+    #[error(transparent)]
+    Group(#[from] SubscribeError),
+    /// Its dead letters could not be removed.
+    #[error(transparent)]
+    DeadLetters(#[from] Interrupted),
+    /// The log could not be read or written.
+    #[error("{}", .0.chain())]
+    Storage(BackendError),
+    /// The process is stopping.
+    #[error("the process is stopping")]
+    Stopping,
+}
+
+/// The handle on topics; cheap to clone.
+#[derive(Clone)]
+pub struct Topics {
+    groups: Groups,
+}
+
+impl std::fmt::Debug for Topics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Topics").finish_non_exhaustive()
+    }
+}
+
+impl Groups {
+    /// The handle on the topics that these groups read.
+    pub fn topics(&self) -> Topics {
+        Topics { groups: self.clone() }
+    }
+}
+
+impl Topics {
+    fn inner(&self) -> &Arc<Inner> {
+        &self.groups.dispatcher.0
+    }
+
+    /// Makes a topic, or gives one that is there more partitions: its groups read the new ones from their
+    /// beginning, and the events of a key may change their partition. Durable when it returns.
+    ///
+    /// # Errors
+    /// See [`TopicsError`].
+    pub async fn make(&self, name: &TopicName, partitions: Option<u32>) -> Result<TopicMade, TopicsError> {
+        let inner = self.inner();
+        let one_at_a_time = self.groups.changing.clone().lock_owned().await;
+        let Some(topic) = inner.storage.topic(name) else {
+            inner.storage.ensure_topic(name, true, partitions).await?;
+            return Ok(TopicMade::Created);
+        };
+        let has = topic.partitions().len();
+        let Some(wanted) = partitions.filter(|wanted| *wanted as usize != has) else {
+            return Ok(TopicMade::AlreadyThere);
+        };
+        if (wanted as usize) < has {
+            return Err(TopicsError::Fewer { has });
+        }
+        // Once begun it is seen through: a group without a lane would not read its partition.
+        let (told, answer) = tokio::sync::oneshot::channel();
+        let (inner_too, name) = (inner.clone(), name.clone());
+        inner.tasks.spawn("adding partitions", async move {
+            let grown = inner_too.grow(&name, has, wanted).await;
+            drop(one_at_a_time);
+            drop(told.send(grown));
+        });
+        answer.await.unwrap_or(Err(TopicsError::Stopping))
+    }
+
+    /// Every topic, by name, without sizes.
+    pub fn list(&self) -> Vec<TopicView> {
+        let mut topics = self.inner().storage.topics();
+        topics.sort_by(|one, other| one.name().cmp(other.name()));
+        topics.iter().map(|topic| self.view(topic)).collect()
+    }
+
+    /// One topic, with sizes; `None`: there is none of that name.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn describe(&self, name: &TopicName) -> Result<Option<TopicView>, BackendError> {
+        let Some(topic) = self.inner().storage.topic(name) else { return Ok(None) };
+        let mut view = self.view(&topic);
+        for partition in &mut view.partitions {
+            if let Some(of) = topic.partition(partition.partition) {
+                partition.bytes = Some(self.inner().storage.bytes(&of).await?);
+            }
+        }
+        Ok(Some(view))
+    }
+
+    fn view(&self, topic: &Arc<Topic>) -> TopicView {
+        let groups = self.inner().groups.read().by_topic.get(topic.name()).cloned().unwrap_or_default();
+        let mut groups: Vec<GroupId> = groups.iter().map(|group| group.id.clone()).collect();
+        groups.sort();
+        let partition = |partition: &Arc<Partition>| PartitionView {
+            partition: partition.id(),
+            start: partition.start(),
+            end: partition.end(),
+            bytes: None,
+        };
+        TopicView {
+            name: topic.name().clone(),
+            incarnation: topic.incarnation(),
+            partitions: topic.partitions().iter().map(partition).collect(),
+            groups,
+        }
+    }
+
+    /// Deletes a topic. `force`: its groups and their positions go first; without it a topic with groups stays.
+    /// Its dead letters stay for their own time unless `dead_letters` is set: they may be all that is left of an
+    /// event. Cut short, it can be asked for again.
+    ///
+    /// # Errors
+    /// See [`TopicsError`]; what went before stays gone.
+    pub async fn delete(
+        &self,
+        name: &TopicName,
+        force: bool,
+        dead_letters: bool,
+    ) -> Result<TopicDeleted, TopicsError> {
+        let inner = self.inner();
+        let _one_at_a_time = self.groups.changing.lock().await;
+        if inner.storage.topic(name).is_none() {
+            return Err(TopicsError::Unknown(name.clone()));
+        }
+        let mut deleted = TopicDeleted::default();
+        let groups = inner.groups.read().by_topic.get(name).cloned().unwrap_or_default();
+        if !groups.is_empty() && !force {
+            return Err(TopicsError::GroupsExist(groups.len()));
+        }
+        for group in groups {
+            self.groups.remove_with_members(&group).await?;
+            deleted.groups += 1;
+        }
+        if dead_letters {
+            let which = LetterSelector::of(name.clone());
+            deleted.dead_letters = self.groups.dispatcher.letters().discard(&which, usize::MAX).await?;
+            inner.storage.delete_topic(&name.dead_letter()).await.map_err(TopicsError::Storage)?;
+        }
+        inner.storage.delete_topic(name).await.map_err(TopicsError::Storage)?;
+        tracing::warn!(topic = %name, groups = deleted.groups, dead_letters = deleted.dead_letters, "a topic was deleted");
+        Ok(deleted)
+    }
+}
+
+impl Inner {
+    /// Gives a topic partitions, and its groups lanes for them.
+    async fn grow(
+        self: &Arc<Self>,
+        name: &TopicName,
+        has: usize,
+        wanted: u32,
+    ) -> Result<TopicMade, TopicsError> {
+        let (_, added) = self.storage.add_partitions(name, wanted).await?;
+        tracing::warn!(topic = %name, from = has, to = wanted,
+            "a topic got more partitions: the events of a key may go to another one from now on, out of order with those before");
+        let groups = self.groups.read().by_topic.get(name).cloned().unwrap_or_default();
+        let mut failed = None;
+        for group in groups {
+            failed = failed.or(self.add_lanes(&group).await.err());
+        }
+        if let Some(error) = failed {
+            return Err(SubscribeError::from(error).into());
+        }
+        Ok(TopicMade::Grown(u32::try_from(added.len()).unwrap_or(u32::MAX)))
+    }
+
+    /// Gives a group lanes for the partitions of its topic that it has none for, at their beginning.
+    async fn add_lanes(self: &Arc<Self>, group: &Arc<Group>) -> Result<(), LedgerUnavailable> {
+        let commit = {
+            // Lanes that are being read meanwhile may lack the new partitions.
+            let _nobody_loads = group.loading.lock().await;
+            let epoch = self.positions.log().epoch();
+            let now = self.clock.now();
+            let mut batch = PositionBatch::new();
+            let mut guard = group.state.lock();
+            let state = &mut *guard;
+            if state.epoch != Some(epoch) {
+                // They are read again anyway, and then with the new partitions.
+                return Ok(());
+            }
+            for partition in self.polled(group) {
+                if state.lane(partition.id()).is_some() {
+                    continue;
+                }
+                let key = group.lane_key(&partition);
+                let start = Cursor { next_to_read: Offset(0), incarnation: group.topic.incarnation() };
+                batch.forget(key);
+                batch.put_cursor(key, start);
+                let lane = Lane::load(key, start, Vec::new(), &state.terms, &mut state.windows, now);
+                state.lanes.push(PartitionLane { partition, lane });
+            }
+            self.positions.log().commit(epoch, batch, Durability::Synced)
+        };
+        self.positions.log().committed(commit).await?;
+        self.after(group);
+        Ok(())
+    }
+}
