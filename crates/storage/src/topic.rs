@@ -28,6 +28,7 @@ impl Topic {
             .map(|(id, partition)| {
                 Arc::new(Partition {
                     topic: info.name.clone(),
+                    incarnation: info.incarnation,
                     id: PartitionId(u32::try_from(id).expect("partition counts fit u32")),
                     key: partition.key,
                     start: AtomicU64::new(partition.start.0),
@@ -85,6 +86,7 @@ impl Topic {
 #[derive(Debug)]
 pub struct Partition {
     topic: TopicName,
+    incarnation: Incarnation,
     id: PartitionId,
     key: u32,
     start: AtomicU64,
@@ -109,6 +111,11 @@ impl Partition {
     /// The topic it belongs to.
     pub fn topic(&self) -> &TopicName {
         &self.topic
+    }
+
+    /// The random number of the log it belongs to.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
     }
 
     /// Its number in the topic.
