@@ -76,7 +76,8 @@ impl Inner {
     pub(crate) fn take(&self, looking: &mut Looking<'_>, demand: Demand) -> Took {
         let Looking { now, state, waiters, batch, full } = looking;
         let now = *now;
-        let GroupState { settings, replay_tag, terms, limits, windows, lanes, streams, turn, .. } = &mut **state;
+        let GroupState { settings, replay_tag, terms, limits, windows, lanes, streams, turn, .. } =
+            &mut **state;
         let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
         let judge = Judge {
             verdict: &|record| verdict(replay_tag, settings, record, now),

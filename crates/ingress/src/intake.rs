@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use mesh_delivery::{Groups, ReliableDispatcher};
 use mesh_frame::{Epoch, Limits, TenantId};
-use mesh_storage::Storage;
+use mesh_storage::{Deduplicator, Storage};
 
 pub use consume::{Ack, Extend, Nack, OpenStream, Poll, ReceiveError, Reject};
-pub use publish::{PublishBatch, PublishError, PublishEvent, Stored};
+pub use publish::{PublishBatch, PublishError, PublishEvent, Stored, StoredBatch};
 pub use signals::IntakeSignals;
 pub use subscribe::Unsubscribe;
 
@@ -32,6 +32,8 @@ pub struct IntakeSettings {
     pub publish_timeout: Duration,
     /// How large events may be.
     pub limits: Limits,
+    /// What was stored lately, where duplicates are recognised.
+    pub dedup: Option<Deduplicator>,
 }
 
 impl IntakeSettings {
@@ -42,6 +44,7 @@ impl IntakeSettings {
             auto_create: true,
             publish_timeout: Duration::from_secs(10),
             limits: Limits::DEFAULT,
+            dedup: None,
         }
     }
 }

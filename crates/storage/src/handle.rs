@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 
 use crate::{
     Append, AppendItem, Cached, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
-    StoragePlugin, Tail, Topic, Watermark, cold::ColdBudget, signals::StorageSignals,
+    StoragePlugin, Tail, Topic, Watermark, cold::ColdBudget, dedup::Deduplicator, signals::StorageSignals,
 };
 
 /// Told of every append, by topic and number of records, from the thread that made it. Must be quick.
@@ -76,16 +76,19 @@ struct Inner {
 
 /// Where a tail cache announces appends before the handle that listens exists.
 #[derive(Default)]
-pub struct Announcements(OnceLock<Listener>);
+pub struct Announcements(OnceLock<Listener>, OnceLock<Deduplicator>);
 
 impl Storage {
     /// A tail cache of `budget_bytes` and the place where its announcements can be listened to.
     pub fn tail(budget_bytes: u64) -> (Arc<Tail>, Arc<Announcements>) {
         let announcements = Arc::new(Announcements::default());
         let listened = announcements.clone();
-        let tail = Tail::new(budget_bytes, move |partition, count| {
+        let tail = Tail::new(budget_bytes, move |partition, records| {
+            if let Some(index) = listened.1.get() {
+                index.stored(partition, records);
+            }
             if let Some(listener) = listened.0.get() {
-                listener(partition.topic(), count);
+                listener(partition.topic(), records.len());
             }
         });
         (tail, announcements)
@@ -360,6 +363,20 @@ impl Storage {
 }
 
 impl Announcements {
+    /// Keeps an index of what is stored from now on, and of what was within its window. Blocks. Once, before
+    /// anything is appended.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    ///
+    /// # Panics
+    /// When there is an index already.
+    pub fn deduplicate(&self, storage: &Storage, index: &Deduplicator) -> Result<usize, BackendError> {
+        let known = index.load(&*storage.0.plugin, storage)?;
+        assert!(self.1.set(index.clone()).is_ok(), "one index a log");
+        Ok(known)
+    }
+
     /// Listens. Once; a second listener is refused.
     ///
     /// # Panics

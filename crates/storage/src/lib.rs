@@ -8,6 +8,7 @@
 mod cold;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod dedup;
 mod embedded;
 #[cfg(any(test, feature = "conformance"))]
 pub mod faulty;
@@ -20,6 +21,7 @@ mod tail;
 mod topic;
 mod watermark;
 
+pub use dedup::{Claim, Claimed, Deduplicator, EventKey};
 pub use embedded::{Embedded, EmbeddedSettings, SyncPolicy};
 pub use handle::{Announcements, Listener, Storage, StorageLimits, TopicError};
 pub use memory::Memory;

@@ -64,8 +64,8 @@ impl Ring {
     }
 }
 
-/// Told of every append to a partition, with the number of records.
-type Announce = Box<dyn Fn(&Partition, usize) + Send + Sync>;
+/// Told of every append to a partition, before its publisher is.
+type Announce = Box<dyn Fn(&Partition, &[Arc<LogRecord>]) + Send + Sync>;
 
 /// The tail cache of all partitions, and where drivers announce what they appended.
 pub struct Tail {
@@ -84,7 +84,10 @@ impl std::fmt::Debug for Tail {
 impl Tail {
     /// A cache of at most about `budget_bytes`; `announce` is told of every append, from the thread that
     /// made it, and must be quick.
-    pub fn new(budget_bytes: u64, announce: impl Fn(&Partition, usize) + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(
+        budget_bytes: u64,
+        announce: impl Fn(&Partition, &[Arc<LogRecord>]) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             budget_bytes,
             bytes: AtomicU64::new(0),
@@ -103,8 +106,8 @@ impl Tail {
         {
             let mut ring = partition.ring.lock();
             let end_before = partition.end();
-            for record in records {
-                ring.push(record, end_before);
+            for record in &records {
+                ring.push(record.clone(), end_before);
             }
             partition.raise_end(end);
         }
@@ -114,7 +117,7 @@ impl Tail {
         if total > self.budget_bytes {
             self.evict();
         }
-        (self.announce)(partition, count);
+        (self.announce)(partition, &records);
     }
 
     /// How many bytes it holds, about.

@@ -22,7 +22,7 @@ pub struct Topic {
 impl Topic {
     pub(crate) fn new(info: &TopicInfo) -> Arc<Self> {
         let partitions: Vec<Arc<Partition>> =
-            info.partitions.iter().enumerate().map(|(id, of)| Partition::new(&info.name, id, of)).collect();
+            info.partitions.iter().enumerate().map(|(id, of)| Partition::new(info, id, of)).collect();
         Arc::new(Self {
             name: info.name.clone(),
             incarnation: info.incarnation,
@@ -35,7 +35,7 @@ impl Topic {
     pub(crate) fn grow(&self, info: &TopicInfo) -> Vec<Arc<Partition>> {
         let mut partitions = self.partitions.write();
         let behind = info.partitions.iter().enumerate().skip(partitions.len());
-        let added: Vec<Arc<Partition>> = behind.map(|(id, of)| Partition::new(&self.name, id, of)).collect();
+        let added: Vec<Arc<Partition>> = behind.map(|(id, of)| Partition::new(info, id, of)).collect();
         if !added.is_empty() {
             *partitions = partitions.iter().chain(&added).cloned().collect();
         }
@@ -81,6 +81,7 @@ impl Topic {
 #[derive(Debug)]
 pub struct Partition {
     topic: TopicName,
+    incarnation: Incarnation,
     id: PartitionId,
     key: u32,
     start: AtomicU64,
@@ -102,9 +103,10 @@ pub enum Cached {
 }
 
 impl Partition {
-    fn new(topic: &TopicName, id: usize, of: &PartitionInfo) -> Arc<Self> {
+    fn new(topic: &TopicInfo, id: usize, of: &PartitionInfo) -> Arc<Self> {
         Arc::new(Self {
-            topic: topic.clone(),
+            topic: topic.name.clone(),
+            incarnation: topic.incarnation,
             id: PartitionId(u32::try_from(id).expect("partition counts fit u32")),
             key: of.key,
             start: AtomicU64::new(of.start.0),
@@ -118,6 +120,11 @@ impl Partition {
     /// The topic it belongs to.
     pub fn topic(&self) -> &TopicName {
         &self.topic
+    }
+
+    /// The random number of the log it belongs to.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
     }
 
     /// Its number in the topic.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use mesh_base::{BackendErrorKind, Signals};
 use mesh_delivery::{
-    SettleOutcome, AskedSettings, GroupError, GroupKind, GroupSelector, LetterSelector, Mode, PollError,
+    AskedSettings, GroupError, GroupKind, GroupSelector, LetterSelector, Mode, PollError, SettleOutcome,
     StartAt, SubscribeError, TopicMade, TopicsError,
 };
 use mesh_frame::{GroupName, Offset, PartitionId, TopicName};

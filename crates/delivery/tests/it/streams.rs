@@ -457,3 +457,28 @@ async fn a_burst_to_many_streams_with_a_slow_one_loses_and_doubles_nothing() {
     assert_eq!(ids, (0..EVENTS).collect::<Vec<_>>());
     assert_eq!(rig.dispatcher.pending_count(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_stays_open_through_seeks_and_gets_what_they_bring() {
+    let rig = Rig::with(20_000, 2).await;
+    rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
+    let stream = rig.stream("c");
+    rig.publish_ids(0..6).await;
+    let which = mesh_delivery::GroupSelector {
+        tenant: tenant(),
+        topic: topic(),
+        name: mesh_frame::GroupName::new("default").expect("a legal name"),
+        kind: None,
+    };
+    let mut old = stream.read(6).await;
+    for round in 0..10 {
+        rig.groups.seek(&which, &mesh_delivery::StartAt::Earliest, false).await.expect("sought");
+        assert_eq!(rig.ack(&[&old[0]]).await, [SettleOutcome::Unknown], "round {round}");
+        old = stream.read(6).await;
+        assert!(old.iter().all(|got| got.attempt == 1), "round {round}: {old:?}");
+    }
+    rig.ack(&old.iter().collect::<Vec<_>>()).await;
+    assert_eq!((rig.held(), rig.dispatcher.outstanding_count()), (0, 0));
+    rig.publish_ids(6..7).await;
+    assert_eq!(events(&stream.read(1).await), ["6"]);
+}

@@ -40,6 +40,9 @@ pub(super) async fn publish(
     push_number(&mut text, u64::from(stored.partition.0));
     text.extend_from_slice(b",\"offset\":");
     push_number_text(&mut text, stored.offset.0);
+    if stored.duplicate {
+        text.extend_from_slice(b",\"duplicate\":true");
+    }
     text.push(b'}');
     Ok(json(StatusCode::ACCEPTED, text))
 }
@@ -55,10 +58,14 @@ pub(super) async fn publish_batch(
     drop(body);
     let request = PublishBatch { topic: topic.clone(), events };
     let admitted = edge.admit(caller, Action::Publish, Resource::Topic(&topic), request)?;
-    let count = edge.intake().publish_batch(admitted).await?;
+    let stored = edge.intake().publish_batch(admitted).await?;
     let mut text = Vec::with_capacity(48);
     text.extend_from_slice(b"{\"status\":\"accepted\",\"count\":");
-    push_number(&mut text, count as u64);
+    push_number(&mut text, stored.count as u64);
+    if stored.duplicates > 0 {
+        text.extend_from_slice(b",\"duplicates\":");
+        push_number(&mut text, stored.duplicates as u64);
+    }
     text.push(b'}');
     Ok(json(StatusCode::ACCEPTED, text))
 }

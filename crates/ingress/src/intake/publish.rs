@@ -6,7 +6,7 @@
 use mesh_base::BackendError;
 use mesh_frame::{Event, Offset, PartitionId, TenantId, TopicName};
 use mesh_gate::Admitted;
-use mesh_storage::{Append, AppendItem, Topic, TopicError};
+use mesh_storage::{Append, AppendItem, Claim, Claimed, Deduplicator, EventKey, Topic, TopicError};
 use thiserror::Error;
 
 use super::Intake;
@@ -38,6 +38,24 @@ pub struct Stored {
     pub partition: PartitionId,
     /// The place in the partition.
     pub offset: Offset,
+    /// It was stored before, there; this time it was not.
+    pub duplicate: bool,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredBatch {
+    /// How many events it had.
+    pub count: usize,
+    /// How many of them had been stored before.
+    pub duplicates: usize,
+}
+
+/// Where one event is.
+struct Place {
+    partition: PartitionId,
+    offset: Offset,
+    duplicate: bool,
 }
 
 /// Why nothing was stored, or is not known to be.
@@ -65,24 +83,26 @@ impl Intake {
     pub async fn publish(&self, admitted: Admitted<PublishEvent>) -> Result<Stored, PublishError> {
         let (PublishEvent { topic, event }, caller) = admitted.into_parts();
         let stored = self.store_one(&topic, event, caller.tenant()).await;
-        let (partition, offset) = self.counted(stored, 1)?;
-        Ok(Stored { topic, partition, offset })
+        let Place { partition, offset, duplicate } = stored.inspect_err(|_| self.failed(1))?;
+        self.signals.published.inc_by(u64::from(!duplicate));
+        Ok(Stored { topic, partition, offset, duplicate })
     }
 
-    /// Stores events as one atomic effect and says how many: those with a key by it, the others in one partition
-    /// together.
+    /// Stores events as one atomic effect: those with a key by it, the others in one partition together. Says how
+    /// many of them are duplicates, which were not stored again.
     ///
     /// # Errors
     /// See [`PublishError`].
-    pub async fn publish_batch(&self, admitted: Admitted<PublishBatch>) -> Result<usize, PublishError> {
+    pub async fn publish_batch(&self, admitted: Admitted<PublishBatch>) -> Result<StoredBatch, PublishError> {
         let (PublishBatch { topic, events }, caller) = admitted.into_parts();
         let count = events.len();
         if count == 0 {
-            return Ok(0);
+            return Ok(StoredBatch { count, duplicates: 0 });
         }
         let stored = self.store_all(&topic, events, caller.tenant()).await;
-        self.counted(stored, count)?;
-        Ok(count)
+        let stored = stored.inspect_err(|_| self.failed(count))?;
+        self.signals.published.inc_by(stored as u64);
+        Ok(StoredBatch { count, duplicates: count - stored })
     }
 
     async fn store_one(
@@ -90,24 +110,33 @@ impl Intake {
         topic: &TopicName,
         event: Event,
         tenant: &TenantId,
-    ) -> Result<(PartitionId, Offset), PublishError> {
+    ) -> Result<Place, PublishError> {
         let topic = self.topic_to_publish(topic).await?;
         let partition = match event.partition_key() {
             Some(key) => topic.partition_of_key(key),
             None => topic.next_partition(),
         };
         let id = partition.id();
-        let offsets =
-            self.append(vec![AppendItem { partition, event: self.with_tenant(event, tenant) }]).await?;
-        Ok((id, *offsets.first().expect("an append answers one offset an item")))
+        let items = vec![AppendItem { partition, event: self.with_tenant(event, tenant) }];
+        let Some(index) = &self.settings.dedup else {
+            let offsets = self.append(items).await?;
+            return Ok(Place { partition: id, offset: first(&offsets), duplicate: false });
+        };
+        let (before, claimed) = self.claim(index, &items).await?;
+        if let Some(Some((partition, offset))) = before.first() {
+            return Ok(Place { partition: *partition, offset: *offset, duplicate: true });
+        }
+        let offsets = self.append_claimed(index, items, claimed).await?;
+        Ok(Place { partition: id, offset: first(&offsets), duplicate: false })
     }
 
+    /// How many were stored; the others had been before.
     async fn store_all(
         &self,
         topic: &TopicName,
         events: Vec<Event>,
         tenant: &TenantId,
-    ) -> Result<Vec<Offset>, PublishError> {
+    ) -> Result<usize, PublishError> {
         let topic = self.topic_to_publish(topic).await?;
         let mut keyless = None;
         let place = |event: Event| {
@@ -117,8 +146,50 @@ impl Intake {
             };
             AppendItem { partition, event: self.with_tenant(event, tenant) }
         };
-        let items = events.into_iter().map(place).collect();
-        self.append(items).await
+        let items: Vec<AppendItem> = events.into_iter().map(place).collect();
+        let Some(index) = &self.settings.dedup else {
+            return Ok(self.append(items).await?.len());
+        };
+        let (before, claimed) = self.claim(index, &items).await?;
+        let fresh: Vec<AppendItem> = items
+            .into_iter()
+            .zip(before)
+            .filter(|(_, before)| before.is_none())
+            .map(|(item, _)| item)
+            .collect();
+        if fresh.is_empty() {
+            return Ok(0);
+        }
+        Ok(self.append_claimed(index, fresh, claimed).await?.len())
+    }
+
+    async fn claim(
+        &self,
+        index: &Deduplicator,
+        items: &[AppendItem],
+    ) -> Result<(Vec<Option<(PartitionId, Offset)>>, Claimed), PublishError> {
+        let keys: Vec<EventKey> =
+            items.iter().map(|item| EventKey::of(&item.partition, &item.event)).collect();
+        match index.claim(&keys, self.settings.publish_timeout).await {
+            Claim::Granted(before, claimed) => Ok((before, claimed)),
+            Claim::Undecided => Err(PublishError::TimedOut),
+        }
+    }
+
+    /// Appends events that are ours to store. What the log refused others may store; what it did not answer is
+    /// decided by what it stores.
+    async fn append_claimed(
+        &self,
+        index: &Deduplicator,
+        items: Vec<AppendItem>,
+        mut claimed: Claimed,
+    ) -> Result<Vec<Offset>, PublishError> {
+        let keys = claimed.submitted();
+        let appended = self.append(items).await;
+        if matches!(appended, Err(PublishError::Storage(_))) {
+            index.release(&keys);
+        }
+        appended
     }
 
     async fn topic_to_publish(&self, name: &TopicName) -> Result<std::sync::Arc<Topic>, PublishError> {
@@ -153,9 +224,11 @@ impl Intake {
         }
     }
 
-    fn counted<T>(&self, stored: Result<T, PublishError>, events: usize) -> Result<T, PublishError> {
-        let counter = if stored.is_ok() { &self.signals.published } else { &self.signals.publish_failed };
-        counter.inc_by(events as u64);
-        stored
+    fn failed(&self, events: usize) {
+        self.signals.publish_failed.inc_by(events as u64);
     }
+}
+
+fn first(offsets: &[Offset]) -> Offset {
+    *offsets.first().expect("an append answers one offset an item")
 }

@@ -28,8 +28,8 @@ use mesh_state::{
     },
 };
 use mesh_storage::{
-    Announcements, Embedded, EmbeddedSettings, Memory, Storage, StorageLimits, StoragePlugin, SyncPolicy,
-    Watermark,
+    Announcements, Deduplicator, Embedded, EmbeddedSettings, Memory, Storage, StorageLimits, StoragePlugin,
+    SyncPolicy, Watermark,
 };
 
 use super::data_dir::DataDir;
@@ -98,6 +98,18 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         topics = storage.topics().len(),
         "log"
     );
+
+    let dedup = match settings.topics.dedup_window {
+        None => None,
+        Some(window) => {
+            let index = Deduplicator::new(window, count(settings.topics.dedup_max_events), clock, &signals);
+            let known = announcements
+                .deduplicate(&storage, &index)
+                .map_err(|error| anyhow::anyhow!(error.chain()))?;
+            tracing::info!(?window, known, "publisher deduplication");
+            Some(index)
+        }
+    };
 
     let path = settings.storage.offset_path.clone();
     let positions = Positions::open(&PositionsSettings { path: path.clone() }, &machine, &signals)
@@ -174,6 +186,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
             auto_create: settings.topics.auto_create,
             publish_timeout: settings.topics.publish_timeout,
             default_tenant: tenant.clone(),
+            dedup,
         },
         intake_signals.clone(),
     );

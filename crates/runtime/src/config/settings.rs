@@ -114,6 +114,10 @@ pub struct TopicSettings {
     pub max_topics: u64,
     /// How long a publish waits for the storage.
     pub publish_timeout: Duration,
+    /// How long a published event is recognised when it comes again; `None`: not at all.
+    pub dedup_window: Option<Duration>,
+    /// How many events are remembered for that.
+    pub dedup_max_events: u64,
     /// Whether events that Java runtimes cannot read are refused.
     pub java_compatible: bool,
 }

@@ -66,6 +66,9 @@ fn read(reader: &mut Reader, mode: Mode) -> Settings {
             auto_create: reader.required(&storage::topics::AUTO_CREATE),
             max_topics: reader.required(&storage::topics::MAX_TOPICS),
             publish_timeout: reader.required(&storage::topics::PUBLISH_TIMEOUT),
+            dedup_window: Some(reader.required(&storage::topics::DEDUP_WINDOW))
+                .filter(|window| !window.is_zero()),
+            dedup_max_events: reader.required(&storage::topics::DEDUP_MAX),
             java_compatible: reader.required(&storage::topics::JAVA_COMPATIBLE),
         },
         http: HttpSettings {

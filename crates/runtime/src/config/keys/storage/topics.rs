@@ -22,6 +22,17 @@ keys! {
     "eventmesh.publish.timeout", Fallback::Value("10s"),
     "How long a publish waits for the storage before it is answered 503.";
 
+    DEDUP_WINDOW: Span = Span { min_ms: 1_000, max_ms: 86_400_000, zero_means: Some("off") },
+    "eventmesh.publish.dedup.window", Fallback::Value("0"),
+    "How long an event is recognised by its `source` and `id` when it is published again to the same topic: it is \
+     answered 202 with `\"duplicate\":true` and its first position, and not stored again. Also across a restart, \
+     which reads the window's part of the log.";
+
+    DEDUP_MAX: Count = Count { min: 1_000, max: 100_000_000 },
+    "eventmesh.publish.dedup.maxEvents", Fallback::Value("1000000"),
+    "How many events of the window are remembered, about 100 bytes of memory each; past it the oldest are \
+     forgotten first, and counted.";
+
     JAVA_COMPATIBLE: Switch = Switch,
     "eventmesh.frame.javaCompatible", Fallback::Value("false"),
     "Whether to refuse events that Java runtimes on the same topics could not read: more than 64 attributes, or \
