@@ -21,13 +21,14 @@ use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
 };
-use mesh_storage::{Memory, Storage, StorageLimits};
+use mesh_storage::{Memory, Storage, StorageLimits, faulty::Faulty};
 
 /// What a test may want otherwise.
 pub(crate) struct Wanted {
     pub(crate) edge: HttpEdgeSettings,
     pub(crate) server: HttpServerSettings,
     pub(crate) auto_create: bool,
+    pub(crate) publish_timeout: Duration,
 }
 
 impl Default for Wanted {
@@ -36,6 +37,7 @@ impl Default for Wanted {
             edge: HttpEdgeSettings::default(),
             server: HttpServerSettings::new("http", "127.0.0.1", 0),
             auto_create: true,
+            publish_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -46,6 +48,7 @@ pub(crate) struct Mesh {
     pub(crate) readiness: Readiness,
     pub(crate) signals: Signals,
     pub(crate) storage: Storage,
+    pub(crate) log: Arc<Faulty>,
     pub(crate) groups: Groups,
     pub(crate) stop: Stop,
     tasks: Tasks,
@@ -61,9 +64,9 @@ impl Mesh {
         let home = tempfile::tempdir().expect("a temporary folder");
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(64 << 20);
-        let log = Arc::new(Memory::new(clock, tail.clone(), &signals));
+        let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &signals))));
         let limits = StorageLimits { partitions: 1, topics: 100 };
-        let storage = Storage::new(log, tail, limits, None, &signals).expect("an empty log");
+        let storage = Storage::new(log.clone(), tail, limits, None, &signals).expect("an empty log");
 
         let path = home.path().join("positions");
         let positions = Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions");
@@ -97,8 +100,11 @@ impl Mesh {
         let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), wanted.auto_create);
 
         let tenant = TenantId::new("default").expect("legal");
-        let settings =
-            IntakeSettings { auto_create: wanted.auto_create, ..IntakeSettings::new(tenant.clone()) };
+        let settings = IntakeSettings {
+            auto_create: wanted.auto_create,
+            publish_timeout: wanted.publish_timeout,
+            ..IntakeSettings::new(tenant.clone())
+        };
         let intake = Intake::new(
             storage.clone(),
             dispatcher.clone(),
@@ -117,7 +123,7 @@ impl Mesh {
             server.serve(router(&edge), clock, HttpServerSignals::new("http", &signals), stop.clone());
         tasks.spawn("serve", async move { serving.await.expect("the socket is fine") });
         readiness.open();
-        Self { address, readiness, signals, storage, groups, stop, tasks, _home: home }
+        Self { address, readiness, signals, storage, log, groups, stop, tasks, _home: home }
     }
 
     /// Waits until the gate has admitted this many requests, so that the last of them is past it.

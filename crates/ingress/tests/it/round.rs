@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
+use mesh_base::BackendErrorKind;
+use mesh_storage::faulty::Fault;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
     client::{Client, event},
-    mesh::Mesh,
+    mesh::{Mesh, Wanted},
 };
 
 #[tokio::test]
 async fn an_event_goes_the_whole_way_round() {
+    // proves: IN-1, IN-2
     let mesh = Mesh::start().await;
     let mut client = Client::connect(mesh.address).await;
     let body = r#"{"clientId":"c","topic":"t","mode":"LOAD_BALANCE"}"#;
@@ -178,4 +181,34 @@ async fn a_stop_ends_waiting_polls_with_an_empty_answer_and_idle_connections() {
     assert!(client.reply().await.is_none(), "idle connections are closed");
     assert!(half.reply().await.is_none(), "so are those that wait for the rest of a head");
     assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn what_the_log_did_not_take_is_never_answered_202() {
+    // covers: U30
+    let wanted = Wanted { publish_timeout: Duration::from_millis(200), ..Wanted::default() };
+    let mesh = Mesh::with(wanted).await;
+    let mut client = Client::connect(mesh.address).await;
+    let body = r#"{"clientId":"c","topic":"t","mode":"LOAD_BALANCE"}"#;
+    assert_eq!(client.post("/events/subscribe", body).await.status, 200);
+    mesh.log.fail_appends([
+        Fault::Fail(BackendErrorKind::Unavailable),
+        Fault::Fail(BackendErrorKind::Full),
+        Fault::Hang,
+    ]);
+    for (id, status, code) in
+        [("1", 503, "storage_unavailable"), ("2", 507, "storage_full"), ("3", 503, "storage_unavailable")]
+    {
+        let reply = client.post("/events/publish?topic=t", &event(id)).await;
+        assert_eq!((reply.status, reply.json()["error"].as_str()), (status, Some(code)), "{reply:?}");
+    }
+    assert_eq!(client.post("/events/publish?topic=t", &event("4")).await.status, 202);
+    let deliveries = client.get("/events/poll?clientId=c").await.json();
+    let ids: Vec<&str> = deliveries
+        .as_array()
+        .expect("an array")
+        .iter()
+        .filter_map(|found| found["event"]["id"].as_str())
+        .collect();
+    assert_eq!(ids, ["4"]);
 }

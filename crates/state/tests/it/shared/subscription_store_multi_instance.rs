@@ -37,7 +37,7 @@ async fn storm(store: Arc<ClusterSubscriptionStore>, name: &'static str, thread:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn two_instances_converge_on_same_view() {
-    // proves: CV-2, MB-6
+    // proves: CV-2, MB-6  covers: U34
     let folder = tempfile::tempdir().expect("a folder");
     let (meta, tasks) = (local(&folder), Tasks::new());
     let mut stores = Vec::new();
