@@ -1,0 +1,7 @@
+//! The client against a real server process, and against scripted answers that no healthy server gives.
+
+mod scripted;
+mod server;
+
+mod lossy;
+mod whole;
