@@ -6,7 +6,11 @@ use mesh_client::{Client, Error, Mode, OutgoingEvent, Start, SubscribeRequest};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:10105".to_owned());
+    let address = std::env::args().nth(1);
+    first_steps(address.as_deref().unwrap_or("http://127.0.0.1:10105")).await
+}
+
+pub(crate) async fn first_steps(address: &str) -> Result<(), Error> {
     let client = Client::new(address)?;
 
     let request = SubscribeRequest::new("first-steps", "first-steps", Mode::LoadBalance)

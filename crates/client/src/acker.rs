@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{Client, DeliveryId, Error, MOST_AT_ONCE, Settled};
+use crate::{Client, DeliveryId, Error, MOST_AT_ONCE, Settled, retry::bounded};
 
 /// When gathered acknowledgements are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,24 @@ enum Message {
 }
 
 /// Takes acknowledgements; clones feed the same [`AckerWork`].
+///
+/// ```no_run
+/// # use mesh_client::{Acker, AckerSettings, Client, Error};
+/// # async fn consume(client: Client) -> Result<(), Error> {
+/// let (acker, work) = Acker::new(client.clone(), AckerSettings::default());
+/// let consumer = async move {
+///     let mut stream = client.stream("printer");
+///     for _ in 0..1_000 {
+///         acker.ack(&stream.next().await?).await?;
+///     }
+///     acker.flush().await
+/// };
+/// // The consumer drops its acker at its end, and with it the work ends.
+/// let (consumed, totals) = tokio::join!(consumer, work.run());
+/// println!("{} acknowledged", totals.acked);
+/// # consumed.map(drop)
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Acker(mpsc::Sender<Message>);
 
@@ -116,7 +134,7 @@ impl AckerWork {
 
     /// Fills the batch until it is full or due; a flush cuts that short and is given.
     async fn gather(&mut self) -> Option<oneshot::Sender<Result<AckTotals, Error>>> {
-        let due = Instant::now() + self.settings.delay;
+        let due = Instant::now() + bounded(self.settings.delay);
         while self.batch.len() < self.settings.most {
             match timeout_at(due, self.inbox.recv()).await {
                 Ok(Some(Message::Ack(id))) => self.batch.push(id),

@@ -77,6 +77,7 @@ impl ClientBuilder {
             uri.scheme_str() == Some("http")
                 && uri.host().is_some_and(|host| !host.is_empty())
                 && uri.query().is_none()
+                && !base.contains('@')
         });
         if !is_usable {
             return Err(Error::Address(self.base));

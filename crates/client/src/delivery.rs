@@ -63,6 +63,8 @@ pub struct Delivery {
     pub partition: u32,
     /// The position in the partition, a decimal number.
     pub offset: String,
+    /// The incarnation of the server that handed it out, a decimal number.
+    pub epoch: String,
     /// Until when it is this client's, an RFC 3339 time in UTC; afterwards it comes again.
     pub locked_until: String,
 }
@@ -77,9 +79,8 @@ struct Wire {
     group: String,
     partition: u32,
     offset: String,
-    // Absent where deliveries are not acknowledged.
-    #[serde(default)]
-    locked_until: Option<String>,
+    epoch: String,
+    locked_until: String,
 }
 
 impl Delivery {
@@ -103,7 +104,8 @@ impl Delivery {
             group: wire.group,
             partition: wire.partition,
             offset: wire.offset,
-            locked_until: wire.locked_until.unwrap_or_default(),
+            locked_until: wire.locked_until,
+            epoch: wire.epoch,
         })
     }
 }

@@ -58,20 +58,24 @@ impl RetryPolicy {
     /// The wait before the retry that follows failure number `failures`, from 1: never shorter than the server
     /// asked for. `chance` is from 0.0 to 1.0.
     pub(crate) fn delay(&self, failures: u32, asked: Option<Duration>, chance: f64) -> Duration {
+        let (first, longest) = (bounded(self.first_delay), bounded(self.longest_delay));
         let doubled = 2_u32
             .checked_pow(failures.saturating_sub(1))
-            .map_or(self.longest_delay, |factor| self.first_delay.saturating_mul(factor));
-        let kept = 1.0 - self.jitter.clamp(0.0, 1.0) * chance.clamp(0.0, 1.0);
-        let own = doubled.min(self.longest_delay).mul_f64(kept);
-        // What the server asked for is a lower bound; the own wait on top of it spreads the clients.
-        asked.map_or(own, |asked| {
-            asked.saturating_add(self.first_delay.mul_f64(chance * self.jitter.clamp(0.0, 1.0)))
-        })
+            .map_or(longest, |factor| first.saturating_mul(factor).min(longest));
+        let jitter = if self.jitter.is_finite() { self.jitter.clamp(0.0, 1.0) } else { 0.0 };
+        let chance = jitter * chance.clamp(0.0, 1.0);
+        match asked {
+            // What the server asked for is a lower bound; the own wait on top of it spreads the clients.
+            Some(asked) => bounded(asked) + first.mul_f64(chance),
+            None => doubled.mul_f64(1.0 - chance),
+        }
     }
 }
 
-/// As good as no deadline: a year.
-const LONGEST_CALL: Duration = Duration::from_secs(365 * 24 * 3_600);
+/// A time that can be added to any instant: at most a year, which is as good as for ever.
+pub(crate) fn bounded(time: Duration) -> Duration {
+    time.min(Duration::from_secs(365 * 24 * 3_600))
+}
 
 /// The retries of one call.
 pub(crate) struct Retries {
@@ -83,7 +87,7 @@ pub(crate) struct Retries {
 impl Retries {
     /// Retries from now on; `extra` is time that the call takes even when all is well.
     pub(crate) fn new(policy: RetryPolicy, extra: Duration) -> Self {
-        let time = policy.deadline.saturating_add(extra).min(LONGEST_CALL);
+        let time = bounded(policy.deadline.saturating_add(extra));
         Self { policy, end: Instant::now() + time, failures: 0 }
     }
 
@@ -129,6 +133,18 @@ mod tests {
         ];
         for (failures, asked, chance, expected) in table {
             assert_eq!(policy.delay(failures, asked, chance), expected, "{failures} {asked:?} {chance}");
+        }
+    }
+
+    #[test]
+    fn no_setting_makes_a_wait_that_cannot_be_waited() {
+        let (most, year) = (Duration::MAX, bounded(Duration::MAX));
+        for jitter in [f64::NAN, f64::INFINITY, -1.0, 2.0] {
+            let policy =
+                RetryPolicy { first_delay: most, longest_delay: most, jitter, ..RetryPolicy::default() };
+            for asked in [None, Some(most)] {
+                assert!(policy.delay(3, asked, 1.0) <= year * 2, "{jitter} {asked:?}");
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::{
     Delivery, Error, RetryPolicy,
+    retry::bounded,
     sse::{Lines, Said},
     transport::{Call, Transport, encode},
 };
@@ -42,7 +43,7 @@ pub struct DeliveryStream {
 enum State {
     Closed { open_at: Option<Instant> },
     Opening(Opening),
-    Open { body: Incoming, heard: Instant },
+    Open { body: Incoming, opened: Instant, heard: Instant },
 }
 
 impl std::fmt::Debug for DeliveryStream {
@@ -89,11 +90,12 @@ impl DeliveryStream {
                     Ok(answer) => {
                         self.lines = Lines::default();
                         self.last_comment.clear();
-                        self.state = State::Open { body: answer.into_body(), heard: Instant::now() };
+                        let now = Instant::now();
+                        self.state = State::Open { body: answer.into_body(), opened: now, heard: now };
                     }
                     Err(error) => self.failed(error)?,
                 },
-                State::Open { body, heard } => {
+                State::Open { body, heard, .. } => {
                     match self.lines.next() {
                         Some(Said::Data(data)) => {
                             self.failures = 0;
@@ -110,7 +112,7 @@ impl DeliveryStream {
                         }
                         None => {}
                     }
-                    let frame = timeout_at(*heard + self.silence, body.frame()).await;
+                    let frame = timeout_at(*heard + bounded(self.silence), body.frame()).await;
                     match frame {
                         Ok(Some(Ok(frame))) => {
                             *heard = Instant::now();
@@ -149,8 +151,15 @@ impl DeliveryStream {
             self.troubled_since = None;
             return Err(error);
         }
-        self.failures = self.failures.saturating_add(1);
         let now = Instant::now();
+        // A connection that lasted ends the trouble before it, even when there was nothing to deliver.
+        let lasted = matches!(&self.state, State::Open { opened, .. }
+            if now.duration_since(*opened) >= self.retry.longest_delay);
+        if lasted {
+            self.failures = 0;
+            self.troubled_since = None;
+        }
+        self.failures = self.failures.saturating_add(1);
         let since = *self.troubled_since.get_or_insert(now);
         let open_at = now + self.retry.delay(self.failures, error.retry_after(), rand::random());
         self.state = State::Closed { open_at: Some(open_at) };

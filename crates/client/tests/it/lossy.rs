@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use mesh_client::{Client, Error, OutgoingEvent, RetryPolicy, RetryPublish, Settled};
+use mesh_client::{
+    AckTotals, Acker, AckerSettings, Client, Error, OutgoingEvent, RetryPolicy, RetryPublish, Settled,
+};
 use tokio::time::{Instant, timeout};
 
 use crate::scripted::{Scripted, Step};
@@ -133,9 +135,79 @@ async fn a_stream_that_is_cut_is_opened_again_and_drops_what_was_half_there() ->
     Ok(())
 }
 
+#[tokio::test]
+async fn a_stream_that_falls_silent_is_opened_again() -> Result<()> {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: keep-alive\n\n";
+    const GONE: Step = Step::Answer(410, "", r#"{"error":"subscription_expired","message":"x"}"#);
+    let server = Scripted::new().await?;
+    let silence = Duration::from_millis(200);
+    let client = Client::builder(server.address()?).retry(quick()).stream_silence(silence).build()?;
+    let mut stream = client.stream("c");
+    let script = [Step::Silence(HEAD), GONE];
+    let (received, requests) =
+        timeout(PATIENCE, async { tokio::join!(stream.next(), server.play(&script)) }).await?;
+    let error = received.expect_err("the subscription has expired");
+    assert_eq!((error.status(), error.code()), (Some(410), Some("subscription_expired")));
+    assert_eq!(requests?.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_caller_of_a_stream_hears_of_trouble_that_lasts() -> Result<()> {
+    let server = Scripted::new().await?;
+    let address = server.address()?;
+    drop(server);
+    let policy = RetryPolicy { deadline: Duration::from_millis(100), ..quick() };
+    let mut stream = Client::builder(address).retry(policy).build()?.stream("c");
+    for _ in 0..2 {
+        let received = timeout(PATIENCE, stream.next()).await?;
+        assert!(matches!(received, Err(Error::Connect(_))), "{received:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn acknowledgements_are_sent_together_and_a_flush_tells_of_a_failure_once() -> Result<()> {
+    let server = Scripted::new().await?;
+    let client = Client::builder(server.address()?).retry(RetryPolicy::never()).build()?;
+    let results = Step::Answer(
+        200,
+        "",
+        r#"{"results":[{"deliveryId":"a","status":"acked"},{"deliveryId":"b","error":"unknown_delivery"}]}"#,
+    );
+    let settings = AckerSettings { most: 2, delay: PATIENCE * 2 };
+    let (acker, work) = Acker::new(client, settings);
+    let consumer = async move {
+        for id in ["a", "b", "c"] {
+            acker.ack(id).await?;
+        }
+        let error = acker.flush().await.expect_err("the second request was refused");
+        assert_eq!(error.status(), Some(503), "{error}");
+        acker.flush().await
+    };
+    let script = [results, BUSY];
+    let played = async { tokio::join!(consumer, work.run(), server.play(&script)) };
+    let (flushed, totals, requests) = timeout(PATIENCE, played).await?;
+    let expected = AckTotals { acked: 1, unknown: 1, failed: 1 };
+    assert_eq!((flushed?, totals), (expected, expected));
+    let requests = requests?;
+    assert!(requests[0].ends_with(r#"{"deliveryId":["a","b"]}"#), "{requests:?}");
+    assert!(requests[1].ends_with(r#"{"deliveryId":["c"]}"#), "{requests:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_acker_without_its_work_says_so() -> Result<()> {
+    let (acker, work) = Acker::new(Client::new("http://127.0.0.1:1")?, AckerSettings::default());
+    drop(work);
+    assert!(matches!(acker.ack("d").await, Err(Error::AckerStopped)));
+    assert!(matches!(acker.flush().await, Err(Error::AckerStopped)));
+    Ok(())
+}
+
 #[test]
 fn what_cannot_be_used_is_refused_before_anything_is_sent() {
-    for address in ["", "localhost:1", "https://localhost", "http://", "ftp://x"] {
+    for address in ["", "localhost:1", "https://localhost", "http://", "ftp://x", "http://a:b@c"] {
         assert!(matches!(Client::new(address), Err(Error::Address(_))), "{address}");
     }
     let refused = Client::builder("http://localhost").credential("a\nb").build();

@@ -3,5 +3,6 @@
 mod scripted;
 mod server;
 
+mod documents;
 mod lossy;
 mod whole;

@@ -21,6 +21,8 @@ pub(crate) enum Step {
     Lost,
     /// These bytes are written and the connection is closed.
     Raw(&'static str),
+    /// These bytes are written and nothing more; the connection stays open to the end of the script.
+    Silence(&'static str),
 }
 
 impl Scripted {
@@ -34,7 +36,7 @@ impl Scripted {
 
     /// Plays the script to its end; gives the requests as they came.
     pub(crate) async fn play(&self, script: &[Step]) -> Result<Vec<String>> {
-        let mut requests = Vec::new();
+        let (mut requests, mut silent) = (Vec::new(), Vec::new());
         for step in script {
             let (mut socket, _) = self.listener.accept().await?;
             requests.push(request(&mut socket).await?);
@@ -47,6 +49,10 @@ impl Scripted {
                     socket.write_all(text.as_bytes()).await?;
                 }
                 Step::Raw(text) => socket.write_all(text.as_bytes()).await?,
+                Step::Silence(text) => {
+                    socket.write_all(text.as_bytes()).await?;
+                    silent.push(socket);
+                }
                 Step::Lost => {}
             }
         }

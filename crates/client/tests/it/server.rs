@@ -4,6 +4,7 @@ use std::{
     net::{Ipv4Addr, TcpListener},
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
 
@@ -31,6 +32,17 @@ fn binary() -> PathBuf {
     beside
 }
 
+/// A port below those that the system gives to outgoing connections, so that nobody takes it before the child.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = u16::try_from(std::process::id() * 17 % 2_700).expect("it is below 2,700");
+    let ports = std::iter::repeat_with(|| 30_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 2_700);
+    ports
+        .take(2_700)
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .expect("one of the ports is free")
+}
+
 /// The process; it ends with this.
 pub(crate) struct Server {
     home: TempDir,
@@ -41,10 +53,7 @@ pub(crate) struct Server {
 impl Server {
     /// Started, and answering.
     pub(crate) async fn start() -> Result<Self> {
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let (one, other) = (free()?, free()?);
-        let ports = [one.local_addr()?.port(), other.local_addr()?.port()];
-        drop((one, other));
+        let ports = [free_port(), free_port()];
         let home = tempfile::Builder::new().prefix("mesh-client-").tempdir()?;
         let mut server = Self { home, ports, child: None };
         server.restart().await?;
