@@ -148,3 +148,25 @@ async fn gathered_acknowledgements_all_arrive() -> Result<()> {
     assert_eq!((consumed?, totals), (expected, expected));
     Ok(())
 }
+
+#[tokio::test]
+async fn names_and_lists_that_do_not_fit_a_request_as_they_are_still_do() -> Result<()> {
+    let server = Server::start().await?;
+    let client = server.client()?;
+    let name = "a b/ü&c=+%?#";
+    client.subscribe(&SubscribeRequest::new(name, "t", Mode::LoadBalance)).await?;
+    client.publish("t", &event(1)).await?;
+    let got = client.poll(name, 1, Duration::from_secs(10)).await?;
+    assert_eq!(got.len(), 1);
+
+    // One more than a request may have; only the last of them is a delivery.
+    let mut ids: Vec<DeliveryId> =
+        (0..mesh_client::MOST_AT_ONCE).map(|n| DeliveryId::from(n.to_string())).collect();
+    ids.push(DeliveryId::from(&got[0]));
+    let settled = client.ack_many(&ids).await?;
+    let (last, others) = settled.split_last().context("an outcome for each")?;
+    assert_eq!((last, others.len()), (&Settled::Done, mesh_client::MOST_AT_ONCE));
+    assert!(others.iter().all(|outcome| *outcome == Settled::Unknown));
+    assert_eq!(client.ack_many(&[]).await?, []);
+    Ok(())
+}
