@@ -14,9 +14,10 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{
-    HeaderValue, Method, Version,
+    HeaderValue, Method, StatusCode, Version,
     header::{AUTHORIZATION, CONNECTION, EXPECT},
     request::Parts,
 };
@@ -25,6 +26,7 @@ use mesh_gate::{Action, Admitted, Caller, Denied, Presented, Protocol, Resource,
 
 use super::{
     BodyLimits, Operation, Readiness, Remote,
+    answer::json,
     body::{BodyReader, discard},
     errors::{ApiError, ErrorCode},
     poll, publish, routes, settle, stream, subscribe,
@@ -42,6 +44,8 @@ pub struct HttpEdgeSettings {
     pub stream_keep_alive: Duration,
     /// Where clients reach this very instance; empty: wherever they reached it.
     pub instance_url: String,
+    /// The API document that `/openapi.json` shows.
+    pub document: Bytes,
 }
 
 impl Default for HttpEdgeSettings {
@@ -52,6 +56,7 @@ impl Default for HttpEdgeSettings {
             // Clients are promised fifteen seconds.
             stream_keep_alive: Duration::from_secs(14),
             instance_url: String::new(),
+            document: crate::openapi().to_string().into(),
         }
     }
 }
@@ -150,6 +155,9 @@ pub(super) async fn handle(edge: &HttpEdge, operation: Operation, request: Reque
     if request.method() == Method::HEAD {
         return routes::method_not_allowed(request).await;
     }
+    if operation == Operation::Document {
+        return json(StatusCode::OK, edge.0.settings.document.clone());
+    }
     match AssertUnwindSafe(answer(edge, operation, request)).catch_unwind().await {
         Ok(response) => response,
         Err(panic) => {
@@ -196,6 +204,8 @@ async fn run(
         Operation::Nack => settle::nack(edge, &caller, &body.bytes).await,
         Operation::Extend => settle::extend(edge, &caller, &body.bytes).await,
         Operation::Reject => settle::reject(edge, &caller, &body.bytes).await,
+        // Answered before the gate.
+        Operation::Document => Ok(json(StatusCode::OK, inner.settings.document.clone())),
     }
 }
 

@@ -9,6 +9,7 @@ mod damage;
 mod disk_full;
 mod documents;
 mod limits;
+mod openapi;
 mod poll;
 mod preserve;
 mod publish;
