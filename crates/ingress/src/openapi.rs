@@ -86,6 +86,14 @@ fn error_responses() -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Operation;
+
+    #[test]
+    fn nothing_but_the_document_is_open() {
+        for route in ROUTES {
+            assert_eq!(route.action.is_none(), route.operation == Operation::Document, "{}", route.path);
+        }
+    }
 
     #[test]
     fn every_code_is_under_its_status() {

@@ -3,7 +3,7 @@
 use mesh_ingress::{
     http::ErrorCode as E,
     openapi::parts::{
-        Described, component, count, digits, in_path, list, object, of_range, one_of, query, with_optional,
+        Described, component, count, in_path, list, object, of_range, one_of, query, with_optional,
     },
 };
 use serde_json::{Value, json};
@@ -79,7 +79,10 @@ pub(super) fn describe(route: &Route) -> Described {
 fn new(route: &Route, id: &str, errors: &[E]) -> Described {
     let described = Described::new(id, "admin", route.summary);
     let names = ["topic", "group"].into_iter().filter(|name| route.path.contains(&format!("{{{name}}}")));
-    let described = match names.map(|name| in_path(name, &component("Name"))).collect::<Vec<_>>() {
+    let described = match names
+        .map(|name| in_path(name, &component(if name == "topic" { "Topic" } else { "Name" })))
+        .collect::<Vec<_>>()
+    {
         none if none.is_empty() => described,
         names => described.parameters(names),
     };
@@ -222,7 +225,7 @@ fn seek(route: &Route) -> Described {
         [
             ("topic", component("Topic")),
             ("group", component("Name")),
-            ("generation", json!({"anyOf": [count(), digits()]})),
+            ("generation", count()),
             ("from", component("Offsets")),
             ("to", component("Offsets")),
         ],

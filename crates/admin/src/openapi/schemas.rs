@@ -10,17 +10,15 @@ pub(super) fn all() -> Map<String, Value> {
         ("Metrics", metrics()),
         (
             "Member",
-            with_optional(
-                [
-                    ("subscriptionId", text()),
-                    ("clientId", component("Name")),
-                    ("topic", component("Topic")),
-                    ("mode", text()),
-                    ("group", component("Name")),
-                    ("tenant", component("Name")),
-                ],
-                [("instance", json!({"description": "The instance it is connected to."}))],
-            ),
+            object([
+                ("subscriptionId", text()),
+                ("clientId", component("Name")),
+                ("topic", component("Topic")),
+                ("mode", text()),
+                ("group", component("Name")),
+                ("tenant", component("Name")),
+                ("instance", text()),
+            ]),
         ),
         (
             "ClientOfTopic",
@@ -95,11 +93,11 @@ fn dead_letter() -> Value {
         ("offset", digits()),
         ("reason", one_of(&["attempts_exhausted", "rejected"])),
         ("attempts", count()),
-        ("firstMs", json!({})),
-        ("lastMs", json!({})),
-        ("deadAtMs", json!({})),
-        ("eventId", json!({})),
-        ("source", json!({})),
+        ("firstMs", count()),
+        ("lastMs", count()),
+        ("deadAtMs", count()),
+        ("eventId", text()),
+        ("source", text()),
         ("event", json!({"anyOf": [component("Event"), {"type": "null"}]})),
     ])
 }

@@ -1,7 +1,8 @@
 //! The edge: what every request of the traffic port goes through, in one order.
 //!
 //! Method, readiness, credential, declared length, body, parameters, parse, gate, intake. A panic on the way is
-//! answered with 500 and logged; the connection and the process go on.
+//! answered with 500 and logged; the connection and the process go on. The API document alone is open: it is
+//! answered after the method.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -150,13 +151,18 @@ impl HttpEdge {
     }
 }
 
+/// The API document. It says nothing of what is stored, so nobody is asked who wants it.
+fn document(edge: &HttpEdge) -> Response {
+    json(StatusCode::OK, edge.0.settings.document.clone())
+}
+
 /// Answers a request of a route.
 pub(super) async fn handle(edge: &HttpEdge, operation: Operation, request: Request) -> Response {
     if request.method() == Method::HEAD {
         return routes::method_not_allowed(request).await;
     }
     if operation == Operation::Document {
-        return json(StatusCode::OK, edge.0.settings.document.clone());
+        return document(edge);
     }
     match AssertUnwindSafe(answer(edge, operation, request)).catch_unwind().await {
         Ok(response) => response,
@@ -204,8 +210,7 @@ async fn run(
         Operation::Nack => settle::nack(edge, &caller, &body.bytes).await,
         Operation::Extend => settle::extend(edge, &caller, &body.bytes).await,
         Operation::Reject => settle::reject(edge, &caller, &body.bytes).await,
-        // Answered before the gate.
-        Operation::Document => Ok(json(StatusCode::OK, inner.settings.document.clone())),
+        Operation::Document => Ok(document(edge)),
     }
 }
 

@@ -116,6 +116,25 @@ fn matches(document: &Value, schema: &Value, value: &Value) -> Result<(), String
     Ok(())
 }
 
+/// What both ports serve without being asked for a credential.
+#[tokio::test]
+async fn it_says_what_is_open() -> Result<()> {
+    let mut server = Server::new()?;
+    let client = server.start().await?;
+    let document = document(&client).await?;
+    for operation in operations(&document)? {
+        let open = operation.described["security"].as_array().context("security")?;
+        let open = open.is_empty() || open.contains(&json!({}));
+        if operation.is_admin() {
+            let path = operation.path("t");
+            let reply = operation.call(&client, &path, "text/plain", "", false).await?;
+            ensure!((reply.status == 401) != open, "{} {path}: {reply}", operation.method);
+        }
+    }
+    client.call("POST", "/openapi.json", &[], "", SOON).await?.expect_error(405, "method_not_allowed")?;
+    Ok(())
+}
+
 async fn document(client: &Client) -> Result<Value> {
     let document = client.get("/openapi.json").await?.expect(200)?.json()?;
     ensure!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")), "{document}");
@@ -141,6 +160,8 @@ async fn bad_input_is_answered_as_the_document_says() -> Result<()> {
                 }
             }
         }
+        let takes_something = parameters.is_some() || operation.described["requestBody"].is_object();
+        let mut refused = false;
         for path in &asked {
             for body in ["", "{", "[]", "{}", r#"{"clientId":1,"topic":"a b","deliveryId":true,"to":[]}"#] {
                 for kind in ["application/json", "application/cloudevents-batch+json", "text/plain"] {
@@ -149,9 +170,11 @@ async fn bad_input_is_answered_as_the_document_says() -> Result<()> {
                     }
                     let reply = operation.call(&client, path, kind, body, true).await?;
                     operation.check(&document, &reply, path)?;
+                    refused |= reply.status == 400;
                 }
             }
         }
+        ensure!(refused || !takes_something, "{} {path} refuses nothing", operation.method);
         if operation.is_admin() {
             let reply = operation.call(&client, &path, "text/plain", "", false).await?;
             operation.check(&document, &reply, &path)?;
