@@ -1,7 +1,7 @@
 //! The API document held against the process that serves it: what it answers to bad and to good input is what the
 //! document says, by status, media type and required members.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use mesh_tests::{Client, Reply, Server, Subscribe, TOKEN, event};
@@ -238,5 +238,28 @@ async fn what_works_is_answered_as_the_document_says() -> Result<()> {
         ensure!(reply.status < 300, "{name}: {reply}");
         operation.check(&document, &reply, &path)?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_page_lists_the_codes_of_the_document() -> Result<()> {
+    let mut server = Server::new()?;
+    let document = document(&server.start().await?).await?;
+    let mut served = BTreeMap::new();
+    for (name, response) in document["components"]["responses"].as_object().context("responses")? {
+        let codes = &response["content"]["application/json"]["schema"]["properties"]["error"]["enum"];
+        let codes = codes.as_array().with_context(|| format!("no codes of {name}"))?;
+        let codes: Vec<&str> = codes.iter().filter_map(Value::as_str).collect();
+        served.insert(name.trim_start_matches("Error").to_owned(), codes.join(", "));
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http-api.md");
+    let page = std::fs::read_to_string(page)?;
+    let mut rows = BTreeMap::new();
+    for line in page.lines().skip_while(|line| *line != "| status | codes |").skip(2) {
+        let mut cells = line.trim_matches('|').split('|').map(str::trim);
+        let (Some(status), Some(codes)) = (cells.next(), cells.next()) else { break };
+        rows.insert(status.to_owned(), codes.to_owned());
+    }
+    assert_eq!(rows, served);
     Ok(())
 }
