@@ -12,6 +12,7 @@ mod guard;
 mod health;
 mod letters;
 mod metrics;
+mod openapi;
 mod query;
 mod routes;
 mod topics;
@@ -19,5 +20,6 @@ mod views;
 
 pub use guard::AdminToken;
 pub use health::{Health, HealthReport};
+pub use openapi::openapi;
 pub use routes::{ROUTES, Route, router};
 pub use views::AdminState;

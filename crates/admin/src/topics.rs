@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// `partitions`.
-const PARTITIONS: Range = Range { name: "partitions", least: 1, most: 1_024 };
+pub(crate) const PARTITIONS: Range = Range { name: "partitions", least: 1, most: 1_024 };
 
 fn name(text: &str) -> Result<TopicName, ApiError> {
     TopicName::new(text).map_err(|error| ApiError::of_name("topic", error))

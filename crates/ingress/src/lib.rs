@@ -5,5 +5,7 @@
 
 pub mod http;
 pub mod intake;
+pub mod openapi;
 
 pub use intake::Intake;
+pub use openapi::openapi;

@@ -6,6 +6,7 @@
 
 mod build;
 mod data_dir;
+mod document;
 mod serve;
 
 use std::process::ExitCode;

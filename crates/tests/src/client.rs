@@ -224,6 +224,20 @@ impl Client {
         self.request(self.admin, method, path, headers, Bytes::new(), Duration::from_secs(10)).await
     }
 
+    /// Any request to the admin port.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn admin_call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Reply> {
+        self.request(self.admin, method, path, headers, body.into(), PATIENCE).await
+    }
+
     /// A request to the admin port with the token and a JSON body.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! The edge: what every request of the traffic port goes through, in one order.
 //!
 //! Method, readiness, credential, declared length, body, parameters, parse, gate, intake. A panic on the way is
-//! answered with 500 and logged; the connection and the process go on.
+//! answered with 500 and logged; the connection and the process go on. The API document alone is open: it is
+//! answered after the method.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -14,9 +15,10 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{
-    HeaderValue, Method, Version,
+    HeaderValue, Method, StatusCode, Version,
     header::{AUTHORIZATION, CONNECTION, EXPECT},
     request::Parts,
 };
@@ -25,6 +27,7 @@ use mesh_gate::{Action, Admitted, Caller, Denied, Presented, Protocol, Resource,
 
 use super::{
     BodyLimits, Operation, Readiness, Remote,
+    answer::json,
     body::{BodyReader, discard},
     errors::{ApiError, ErrorCode},
     poll, publish, routes, settle, stream, subscribe,
@@ -42,6 +45,8 @@ pub struct HttpEdgeSettings {
     pub stream_keep_alive: Duration,
     /// Where clients reach this very instance; empty: wherever they reached it.
     pub instance_url: String,
+    /// The API document that `/openapi.json` shows.
+    pub document: Bytes,
 }
 
 impl Default for HttpEdgeSettings {
@@ -52,6 +57,7 @@ impl Default for HttpEdgeSettings {
             // Clients are promised fifteen seconds.
             stream_keep_alive: Duration::from_secs(14),
             instance_url: String::new(),
+            document: crate::openapi().to_string().into(),
         }
     }
 }
@@ -145,10 +151,18 @@ impl HttpEdge {
     }
 }
 
+/// The API document. It says nothing of what is stored, so nobody is asked who wants it.
+fn document(edge: &HttpEdge) -> Response {
+    json(StatusCode::OK, edge.0.settings.document.clone())
+}
+
 /// Answers a request of a route.
 pub(super) async fn handle(edge: &HttpEdge, operation: Operation, request: Request) -> Response {
     if request.method() == Method::HEAD {
         return routes::method_not_allowed(request).await;
+    }
+    if operation == Operation::Document {
+        return document(edge);
     }
     match AssertUnwindSafe(answer(edge, operation, request)).catch_unwind().await {
         Ok(response) => response,
@@ -196,6 +210,7 @@ async fn run(
         Operation::Nack => settle::nack(edge, &caller, &body.bytes).await,
         Operation::Extend => settle::extend(edge, &caller, &body.bytes).await,
         Operation::Reject => settle::reject(edge, &caller, &body.bytes).await,
+        Operation::Document => Ok(document(edge)),
     }
 }
 

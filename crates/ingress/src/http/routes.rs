@@ -39,6 +39,8 @@ pub enum Operation {
     Extend,
     /// Makes deliveries dead letters.
     Reject,
+    /// Shows the API document.
+    Document,
 }
 
 /// One route.
@@ -50,8 +52,8 @@ pub struct Route {
     pub path: &'static str,
     /// What it does.
     pub operation: Operation,
-    /// What the gate is asked for.
-    pub action: Action,
+    /// What the gate is asked for. `None`: the route is open, with no credential and no question.
+    pub action: Option<Action>,
     /// What it does, in a sentence for readers.
     pub summary: &'static str,
 }
@@ -62,71 +64,78 @@ pub const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/events/publish",
         operation: Operation::Publish,
-        action: Action::Publish,
+        action: Some(Action::Publish),
         summary: "Store one CloudEvent of the topic, structured or binary; durable before 202",
     },
     Route {
         method: Method::POST,
         path: "/events/publish-batch",
         operation: Operation::PublishBatch,
-        action: Action::Publish,
+        action: Some(Action::Publish),
         summary: "Store a JSON array of CloudEvents of the topic, all of them or none",
     },
     Route {
         method: Method::POST,
         path: "/events/subscribe",
         operation: Operation::Subscribe,
-        action: Action::Subscribe,
+        action: Some(Action::Subscribe),
         summary: "Make a client a member of a group of the topic",
     },
     Route {
         method: Method::POST,
         path: "/events/unsubscribe",
         operation: Operation::Unsubscribe,
-        action: Action::Unsubscribe,
+        action: Some(Action::Unsubscribe),
         summary: "End memberships of a client",
     },
     Route {
         method: Method::GET,
         path: "/events/poll",
         operation: Operation::Poll,
-        action: Action::Subscribe,
+        action: Some(Action::Subscribe),
         summary: "Receive deliveries, waiting for the first",
     },
     Route {
         method: Method::GET,
         path: "/events/stream",
         operation: Operation::Stream,
-        action: Action::Subscribe,
+        action: Some(Action::Subscribe),
         summary: "Receive deliveries as server-sent events",
     },
     Route {
         method: Method::POST,
         path: "/events/ack",
         operation: Operation::Ack,
-        action: Action::Subscribe,
+        action: Some(Action::Subscribe),
         summary: "Finish one delivery or many",
     },
     Route {
         method: Method::POST,
         path: "/events/nack",
         operation: Operation::Nack,
-        action: Action::Subscribe,
+        action: Some(Action::Subscribe),
         summary: "Give deliveries back for another attempt, after a delay or the backoff",
     },
     Route {
         method: Method::POST,
         path: "/events/extend",
         operation: Operation::Extend,
-        action: Action::Subscribe,
+        action: Some(Action::Subscribe),
         summary: "Lock deliveries for longer",
     },
     Route {
         method: Method::POST,
         path: "/events/reject",
         operation: Operation::Reject,
-        action: Action::Subscribe,
+        action: Some(Action::Subscribe),
         summary: "Make deliveries dead letters now; stored before 200",
+    },
+    Route {
+        method: Method::GET,
+        path: "/openapi.json",
+        operation: Operation::Document,
+        action: None,
+        summary: "This API as an OpenAPI 3.1 document; open",
     },
 ];
 

@@ -32,7 +32,7 @@ use mesh_storage::{
     SyncPolicy, Watermark,
 };
 
-use super::data_dir::DataDir;
+use super::{data_dir::DataDir, document::document};
 use crate::config::{
     Mode, Settings,
     settings::{StorageBackend, SyncMode, Topology},
@@ -200,6 +200,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         },
         answers_in_flight_bytes: settings.http.max_in_flight_poll_bytes,
         instance_url: settings.http.advertised_url.clone().unwrap_or_default(),
+        document: document().to_string().into(),
         ..HttpEdgeSettings::default()
     };
     let edge = HttpEdge::new(gate, intake, edge, readiness.clone(), polls_end.clone());

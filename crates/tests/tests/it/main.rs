@@ -10,6 +10,7 @@ mod dedup;
 mod disk_full;
 mod documents;
 mod limits;
+mod openapi;
 mod poll;
 mod preserve;
 mod publish;

@@ -1,0 +1,31 @@
+//! The admin routes as a part of the API document, made from the route table.
+
+mod operations;
+mod schemas;
+
+use mesh_ingress::openapi::parts;
+use serde_json::{Map, Value, json};
+
+use crate::ROUTES;
+
+/// What the admin port adds to the document of the traffic port, whose schemas it uses.
+pub fn openapi() -> Value {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        parts::put(&mut paths, route.method, route.path, operations::describe(route));
+    }
+    json!({
+        "tags": [{"name": "admin", "description": "The admin port, 10106 unless configured."}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas::all(),
+            "securitySchemes": {
+                "adminToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token of the configuration, `eventmesh.admin.token`.",
+                },
+            },
+        },
+    })
+}

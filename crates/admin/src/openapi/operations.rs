@@ -1,0 +1,239 @@
+//! What each admin route takes and answers.
+
+use mesh_ingress::{
+    http::ErrorCode as E,
+    openapi::parts::{
+        Described, component, count, in_path, list, object, of_range, one_of, query, with_optional,
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{Route, topics::PARTITIONS};
+
+/// What every route behind the token can answer.
+const GUARDED: &[E] = &[E::InvalidArgument, E::Unauthenticated, E::AdminLocked, E::NotReady];
+
+/// What the log and the stores can answer.
+const STORES: &[E] =
+    &[E::TooLarge, E::StorageUnavailable, E::MetaUnavailable, E::LedgerUnavailable, E::StorageFull];
+
+/// The operation of a route.
+///
+/// # Panics
+/// When the table has a line that is not described; a test walks the table.
+pub(super) fn describe(route: &Route) -> Described {
+    match (route.method, route.path) {
+        ("GET", "/admin/health") => new(route, "health", &[]).json(200, "How it is.", &component("Health")),
+        ("GET", "/admin/ready") => new(route, "ready", &[E::NotReady]).json(
+            200,
+            "Traffic is served.",
+            &object([("status", one_of(&["READY"]))]),
+        ),
+        ("GET", "/metrics") => {
+            new(route, "prometheus", &[]).answer(200, "The metrics.", "application/openmetrics-text", &text())
+        }
+        ("GET", "/admin/metrics") => {
+            new(route, "metrics", &[]).json(200, "The metrics.", &component("Metrics"))
+        }
+        ("GET", "/admin/subscriptions") => new(route, "subscriptions", &[]).parameters([topic(false)]).json(
+            200,
+            "The members.",
+            &list(&component("Member")),
+        ),
+        ("GET", "/admin/clients") => new(route, "clients", &[E::MissingParameter])
+            .parameters([topic(true)])
+            .json(200, "The clients.", &list(&component("ClientOfTopic"))),
+        ("POST", "/admin/client/reject") => reject(route),
+        ("GET", "/admin/offsets") => new(route, "offsets", &[E::MissingParameter])
+            .parameters([topic(true)])
+            .json(200, "By `<group>#<partition>`: below it everything is done.", &component("Offsets")),
+        ("GET", "/admin/dlq/browse") => {
+            new(route, "browseDeadLetters", &[E::MissingParameter, E::MetaUnavailable])
+                .parameters([topic(true), max()])
+                .json(200, "The dead letters.", &list(&component("DeadLetter")))
+        }
+        ("POST", "/admin/dlq/replay") => letters(route, "replayDeadLetters", "replayed", "wouldReplay"),
+        ("POST", "/admin/dlq/discard") => letters(route, "discardDeadLetters", "discarded", "wouldDiscard"),
+        ("GET", "/admin/topics") => {
+            new(route, "topics", &[]).json(200, "The topics.", &list(&component("TopicSummary")))
+        }
+        ("POST", "/admin/topics") => make_topic(route),
+        ("GET", "/admin/topics/{topic}") => new(route, "topic", &[&[E::UnknownTopic], STORES].concat()).json(
+            200,
+            "The topic.",
+            &component("TopicDetails"),
+        ),
+        ("DELETE", "/admin/topics/{topic}") => delete_topic(route),
+        ("GET", "/admin/groups") => new(route, "groups", STORES).parameters([topic(false)]).json(
+            200,
+            "The groups.",
+            &list(&component("Group")),
+        ),
+        ("DELETE", "/admin/groups/{topic}/{group}") => delete_group(route),
+        ("POST", "/admin/groups/{topic}/{group}/seek") => seek(route),
+        other => unreachable!("{other:?} is not described"),
+    }
+}
+
+/// An operation with the parameters of its path, its credential and its errors.
+fn new(route: &Route, id: &str, errors: &[E]) -> Described {
+    let described = Described::new(id, "admin", route.summary);
+    let names = ["topic", "group"].into_iter().filter(|name| route.path.contains(&format!("{{{name}}}")));
+    let described = match names
+        .map(|name| in_path(name, &component(if name == "topic" { "Topic" } else { "Name" })))
+        .collect::<Vec<_>>()
+    {
+        none if none.is_empty() => described,
+        names => described.parameters(names),
+    };
+    if route.path == "/admin/health" {
+        described.security(json!([{}, {"adminToken": []}]))
+    } else if route.open {
+        described.security(json!([])).errors(errors)
+    } else {
+        described.security(json!([{"adminToken": []}])).errors(&[GUARDED, errors].concat())
+    }
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn flag(name: &str, description: &str) -> Value {
+    query(name, false, &json!({"type": "boolean", "default": false}), description)
+}
+
+fn topic(required: bool) -> Value {
+    query("topic", required, &component("Topic"), if required { "The topic." } else { "Only this topic." })
+}
+
+fn tenant() -> Value {
+    query("tenant", false, &component("Name"), "The tenant; the default one when left out.")
+}
+
+fn kind() -> Value {
+    query(
+        "kind",
+        false,
+        &one_of(&["lb", "bc"]),
+        "Needed when a shared group and a client's are called the same.",
+    )
+}
+
+fn max() -> Value {
+    let range = json!({"type": "integer", "minimum": 1, "maximum": 1_000, "default": 100});
+    query("max", false, &range, "Dead letters at most.")
+}
+
+fn reject(route: &Route) -> Described {
+    let errors = [&[E::MissingParameter, E::UnknownClient], STORES].concat();
+    new(route, "rejectClient", &errors)
+        .parameters([query("clientId", true, &component("Name"), "The client."), tenant()])
+        .json(200, "It is out.", &object([("clientId", component("Name")), ("removed", count())]))
+}
+
+fn letters(route: &Route, id: &str, done: &str, would: &str) -> Described {
+    let own = [E::MissingParameter, E::UnknownTopic, E::QuotaExceeded, E::GroupGone, E::StorageLow];
+    let of = |name, schema: &Value| query(name, false, schema, "Only those of it.");
+    new(route, id, &[&own, STORES].concat())
+        .parameters([
+            topic(true),
+            max(),
+            of("tenant", &component("Name")),
+            of("group", &component("Name")),
+            of("id", &json!({"type": "string", "minLength": 1})),
+            of("reason", &one_of(&["attempts_exhausted", "rejected"])),
+            flag("dryRun", "Change nothing, say what would be."),
+        ])
+        .json(
+            200,
+            "How many.",
+            &with_optional(
+                [("topic", component("Topic")), (done, count())],
+                [
+                    ("dryRun", json!({"type": "boolean"})),
+                    (would, count()),
+                    ("groupGone", count()),
+                    ("bodyGone", count()),
+                ],
+            ),
+        )
+}
+
+fn make_topic(route: &Route) -> Described {
+    let errors = [
+        &[E::MissingParameter, E::ReservedTopic, E::UnknownTopic, E::TopicConflict, E::QuotaExceeded],
+        STORES,
+    ]
+    .concat();
+    let (partitions, range) = of_range(PARTITIONS);
+    let made = with_optional(
+        [("topic", component("Topic")), ("partitions", count())],
+        [("added", count()), ("warning", text())],
+    );
+    new(route, "makeTopic", &errors)
+        .body([(
+            "application/json",
+            with_optional([("topic", component("ClientTopic"))], [(partitions.as_str(), range)]),
+        )])
+        .json(200, "It was there, perhaps with fewer partitions.", &made)
+        .json(201, "It was made.", &made)
+}
+
+fn delete_topic(route: &Route) -> Described {
+    let own =
+        [E::ReservedTopic, E::UnknownTopic, E::GroupsExist, E::GroupGone, E::GroupConflict, E::NotFound];
+    new(route, "deleteTopic", &[&own, STORES].concat())
+        .parameters([
+            flag("force", "Also when it has groups, which go with it."),
+            flag("deadLetters", "With its dead letters."),
+        ])
+        .json(
+            200,
+            "It is gone.",
+            &object([
+                ("topic", component("Topic")),
+                ("deleted", json!({"const": true})),
+                ("groups", count()),
+                ("deadLetters", count()),
+            ]),
+        )
+}
+
+fn group_errors() -> Vec<E> {
+    let own = [E::NotFound, E::ReservedTopic, E::UnknownTopic, E::GroupConflict, E::QuotaExceeded];
+    [&own, STORES].concat()
+}
+
+fn delete_group(route: &Route) -> Described {
+    new(route, "deleteGroup", &group_errors()).parameters([tenant(), kind()]).json(
+        200,
+        "It is gone.",
+        &object([
+            ("topic", component("Topic")),
+            ("group", component("Name")),
+            ("deleted", json!({"const": true})),
+            ("members", count()),
+        ]),
+    )
+}
+
+fn seek(route: &Route) -> Described {
+    let errors = [&[E::MissingParameter], &group_errors()[..]].concat();
+    let body = with_optional([("to", component("Start"))], [("dryRun", json!({"type": "boolean"}))]);
+    let sought = with_optional(
+        [
+            ("topic", component("Topic")),
+            ("group", component("Name")),
+            ("generation", count()),
+            ("from", component("Offsets")),
+            ("to", component("Offsets")),
+        ],
+        [("dryRun", json!({"type": "boolean"}))],
+    );
+    new(route, "seekGroup", &errors).parameters([tenant(), kind()]).body([("application/json", body)]).json(
+        200,
+        "Where it was and where it is.",
+        &sought,
+    )
+}
