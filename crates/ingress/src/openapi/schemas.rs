@@ -27,14 +27,20 @@ pub(super) fn all() -> Map<String, Value> {
         ("Deliveries", list(&component("Delivery"))),
         (
             "Published",
-            object([
-                ("status", one_of(&["accepted"])),
-                ("topic", component("Topic")),
-                ("partition", count()),
-                ("offset", digits()),
-            ]),
+            with_optional(
+                [
+                    ("status", one_of(&["accepted"])),
+                    ("topic", component("Topic")),
+                    ("partition", count()),
+                    ("offset", digits()),
+                ],
+                [("duplicate", json!({"const": true}))],
+            ),
         ),
-        ("PublishedBatch", object([("status", one_of(&["accepted"])), ("count", count())])),
+        (
+            "PublishedBatch",
+            with_optional([("status", one_of(&["accepted"])), ("count", count())], [("duplicates", count())]),
+        ),
         (
             "Subscribed",
             object([
