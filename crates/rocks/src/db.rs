@@ -352,8 +352,13 @@ fn family_options(kind: FamilyKind, spec: &Spec, machine: &Machine) -> Options {
             options.set_blob_file_size(64 << 20);
             options.set_blob_compression_type(DBCompressionType::Lz4);
             options.set_enable_blob_gc(true);
-            options.set_blob_gc_age_cutoff(0.5);
+            // Old records go by range, whole files at a time: only the very oldest files are worth copying from.
+            options.set_blob_gc_age_cutoff(0.1);
             options.set_blob_gc_force_threshold(0.5);
+            // Flushed files hold keys that hardly overlap: merging them often would only cost.
+            options.set_level_zero_file_num_compaction_trigger(16);
+            options.set_level_zero_slowdown_writes_trigger(48);
+            options.set_level_zero_stop_writes_trigger(64);
         }
     }
     options
