@@ -7,7 +7,6 @@ mod client;
 mod limits;
 mod mesh;
 mod round;
-mod speed;
 mod sse;
 mod streams;
 mod verbs;
