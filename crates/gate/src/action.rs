@@ -39,12 +39,31 @@ impl Action {
 /// What the action is done to.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource<'a> {
-    /// A topic.
+    /// A topic. Rules are asked about it.
     Topic(&'a TopicName),
-    /// A client and whatever it is subscribed to.
-    Client(&'a ClientId),
-    /// Deliveries, by the ids they were handed out with.
-    Deliveries(&'a [String]),
-    /// An agent, a connector or an administered object.
+    /// A client with the topics it is subscribed to. Rules are asked about the topics: one of them that the
+    /// caller may have is enough here, each is asked about again when something of it is handed out. A client
+    /// without topics is let through to be told so.
+    Client(&'a ClientId, &'a [TopicName]),
+    /// Deliveries, by the topics they are of, one a delivery; `None`: not a delivery of this mesh. As with
+    /// clients, one is enough here.
+    Deliveries(&'a [Option<TopicName>]),
+    /// An agent, a connector or an administered object. Rules are asked about its name.
     Named(&'a str),
+}
+
+impl Resource<'_> {
+    /// The name in the audit log: what kind it is and which, in few words.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Topic(topic) => format!("topic:{topic}"),
+            Self::Client(client, _) => format!("client:{client}"),
+            Self::Deliveries(topics) => {
+                let first = topics.iter().flatten().next();
+                let first = first.map_or_else(String::new, |topic| format!(" of topic:{topic}"));
+                format!("{} deliveries{first}", topics.len())
+            }
+            Self::Named(name) => (*name).to_owned(),
+        }
+    }
 }

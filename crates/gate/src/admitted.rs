@@ -1,6 +1,6 @@
 //! `Admitted<T>`: proof that the gate let something through, for whom, and why.
 
-use crate::Caller;
+use crate::{Caller, RequestContext, TenantLimits};
 
 /// On what basis something was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,19 +30,21 @@ impl Basis {
 /// A request that the gate admitted. Only the gate makes one:
 ///
 /// ```compile_fail
-/// # let caller: mesh_gate::Caller = unimplemented!();
-/// let forged = mesh_gate::Admitted { value: (), caller, basis: mesh_gate::Basis::Passed };
+/// # let context: mesh_gate::RequestContext = unimplemented!();
+/// # let limits = mesh_gate::TenantLimits::default();
+/// let forged = mesh_gate::Admitted { value: (), context, basis: mesh_gate::Basis::Passed, limits };
 /// ```
 #[derive(Debug)]
 pub struct Admitted<T> {
     value: T,
-    caller: Caller,
+    context: RequestContext,
     basis: Basis,
+    limits: TenantLimits,
 }
 
 impl<T> Admitted<T> {
-    pub(crate) fn new(value: T, caller: Caller, basis: Basis) -> Self {
-        Self { value, caller, basis }
+    pub(crate) fn new(value: T, context: RequestContext, basis: Basis, limits: TenantLimits) -> Self {
+        Self { value, context, basis, limits }
     }
 
     /// What was admitted.
@@ -50,9 +52,14 @@ impl<T> Admitted<T> {
         &self.value
     }
 
+    /// The request.
+    pub fn context(&self) -> &RequestContext {
+        &self.context
+    }
+
     /// For whom.
     pub fn caller(&self) -> &Caller {
-        &self.caller
+        self.context.caller()
     }
 
     /// Why.
@@ -60,8 +67,13 @@ impl<T> Admitted<T> {
         self.basis
     }
 
+    /// What the caller's tenant may use of what is counted where it is kept: subscriptions, backlog.
+    pub fn limits(&self) -> &TenantLimits {
+        &self.limits
+    }
+
     /// What was admitted and for whom, to be acted on.
     pub fn into_parts(self) -> (T, Caller) {
-        (self.value, self.caller)
+        (self.value, self.context.into_caller())
     }
 }

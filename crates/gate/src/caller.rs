@@ -2,6 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
+use mesh_base::UnixMillis;
 use mesh_frame::TenantId;
 
 /// The protocol a request came by.
@@ -19,11 +20,37 @@ pub enum Protocol {
     Admin,
 }
 
+impl Protocol {
+    /// The name in the audit log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::WebSocket => "websocket",
+            Self::Tcp => "tcp",
+            Self::A2a => "a2a",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// What a client certificate that the TLS layer verified says of its holder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CertificateNames {
+    /// The common name of the subject, if it has one.
+    pub common_name: Option<String>,
+    /// The alternative names, each as `DNS:…`, `URI:…`, `EMAIL:…` or `IP:…`.
+    pub alternative: Vec<String>,
+}
+
 /// What a request presents to be known by.
 #[derive(Clone, Copy, Debug)]
 pub struct Presented<'a> {
     /// The value of the `Authorization` header or of its like. An edge that got several refuses the request itself.
     pub authorization: Option<&'a [u8]>,
+    /// The names of the client certificate of the connection, where it has one that was verified.
+    pub certificate: Option<&'a CertificateNames>,
+    /// The `traceparent` of the request, as it came.
+    pub trace: Option<&'a str>,
     /// Where it came from, where that is known.
     pub remote: Option<SocketAddr>,
     /// How it came.
@@ -52,28 +79,127 @@ impl fmt::Display for Principal {
     }
 }
 
+/// What kind of credential a caller is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CredentialKind {
+    /// None.
+    None,
+    /// A token of the token file.
+    Token,
+    /// A signed token of an issuer (JWT).
+    Jwt,
+    /// A client certificate.
+    Certificate,
+    /// A signature over the request.
+    Signature,
+    /// A ticket that stands for another credential for one stream.
+    Ticket,
+}
+
+impl CredentialKind {
+    /// The name in the audit log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Token => "token",
+            Self::Jwt => "jwt",
+            Self::Certificate => "certificate",
+            Self::Signature => "signature",
+            Self::Ticket => "ticket",
+        }
+    }
+}
+
+/// What a credential says of its holder. Made by filters, shared by every request that presents the credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The name; `None` without a credential.
+    pub principal: Option<Principal>,
+    /// Roles, as rules name them.
+    pub roles: Vec<String>,
+    /// Scopes that the issuer gave.
+    pub scopes: Vec<String>,
+    /// What kind of credential it was.
+    pub credential: CredentialKind,
+    /// When the credential ends; `None`: with its file or certificate.
+    pub expires_at: Option<UnixMillis>,
+}
+
+impl Identity {
+    /// Nobody in particular, of this tenant.
+    pub fn anonymous(tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            principal: None,
+            roles: Vec::new(),
+            scopes: Vec::new(),
+            credential: CredentialKind::None,
+            expires_at: None,
+        }
+    }
+}
+
 /// Who is calling. Tenant and principal come from the credential, never from an event or a body. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    tenant: TenantId,
-    principal: Option<Principal>,
+    identity: Arc<Identity>,
+    trace: Option<Arc<str>>,
     remote: Option<SocketAddr>,
     protocol: Protocol,
+    /// The filter that would have denied, had the gate been closed.
+    failed_open: Option<&'static str>,
 }
 
 impl Caller {
-    pub(crate) fn new(tenant: TenantId, principal: Option<Principal>, presented: &Presented<'_>) -> Self {
-        Self { tenant, principal, remote: presented.remote, protocol: presented.protocol }
+    pub(crate) fn new(
+        identity: Arc<Identity>,
+        presented: &Presented<'_>,
+        failed_open: Option<&'static str>,
+    ) -> Self {
+        Self {
+            identity,
+            trace: presented.trace.map(Into::into),
+            remote: presented.remote,
+            protocol: presented.protocol,
+            failed_open,
+        }
     }
 
-    /// The tenant it belongs to.
+    /// The same call by somebody whom a further filter knows better.
+    pub(crate) fn known_as(&self, identity: Arc<Identity>) -> Self {
+        Self { identity, ..self.clone() }
+    }
+
+    /// The same call, let through although `filter` would have denied it.
+    pub(crate) fn although(&self, filter: &'static str) -> Self {
+        Self { failed_open: self.failed_open.or(Some(filter)), ..self.clone() }
+    }
+
+    /// What its credential says.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// The tenant it belongs to; also what its quota goes by.
     pub fn tenant(&self) -> &TenantId {
-        &self.tenant
+        &self.identity.tenant
     }
 
     /// Its name; `None` without a credential.
     pub fn principal(&self) -> Option<&Principal> {
-        self.principal.as_ref()
+        self.identity.principal.as_ref()
+    }
+
+    /// Its roles.
+    pub fn roles(&self) -> &[String] {
+        &self.identity.roles
+    }
+
+    /// The `traceparent` of the request.
+    pub fn trace(&self) -> Option<&str> {
+        self.trace.as_deref()
     }
 
     /// Where it calls from, where that is known.
@@ -84,5 +210,10 @@ impl Caller {
     /// How it calls.
     pub fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// The filter that would have denied it, had the gate been closed.
+    pub fn failed_open(&self) -> Option<&'static str> {
+        self.failed_open
     }
 }

@@ -1,6 +1,6 @@
 //! A denial: an outcome that every protocol tells its client in its own words.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use thiserror::Error;
 
@@ -26,6 +26,16 @@ impl DeniedKind {
             Self::RateLimited | Self::QuotaExceeded => 429,
         }
     }
+
+    /// The name in the audit log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::RateLimited => "rate_limited",
+            Self::QuotaExceeded => "quota_exceeded",
+        }
+    }
 }
 
 /// The gate said no. The reason is for the client and tells nothing about rules or secrets.
@@ -35,7 +45,7 @@ pub struct Denied {
     /// What kind of denial.
     pub kind: DeniedKind,
     /// Why, in a sentence.
-    pub reason: String,
+    pub reason: Cow<'static, str>,
     /// After which time the same request can succeed, where waiting helps.
     pub retry_after: Option<Duration>,
 }

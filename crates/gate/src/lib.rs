@@ -4,17 +4,35 @@
 //! on one resource and gets the request back as [`Admitted`], which nobody outside this crate can make. What
 //! works for clients takes only `Admitted<…>`, so a way in that forgets the gate does not compile.
 //!
-//! Without a filter the gate is open: every caller is the default tenant's, everything is admitted, and the
-//! basis says so ([`Basis::NoGate`]).
+//! The gate asks its [`FilterChain`] (who is it, did they sign it, may they), then the [`TenantQuotaManager`],
+//! and gives every decision to its [`AuditSink`]s. Without a filter it is open: every caller is the default
+//! tenant's, everything is admitted, and the basis says so ([`Basis::NoGate`]).
 
+mod acl;
 mod action;
 mod admitted;
+mod audit;
 mod caller;
+mod context;
 mod denied;
+mod filter;
 mod gate;
+mod quota;
+mod signature;
+mod token;
+mod topic_rates;
+mod watched_file;
 
+pub use acl::AclFilter;
 pub use action::{Action, Resource};
 pub use admitted::{Admitted, Basis};
-pub use caller::{Caller, Presented, Principal, Protocol};
+pub use audit::{AuditRecord, AuditSink, Interest, LoggingAuditSink, Outcome, SinkFailed};
+pub use caller::{Caller, CertificateNames, CredentialKind, Identity, Presented, Principal, Protocol};
+pub use context::RequestContext;
 pub use denied::{Denied, DeniedKind};
-pub use gate::SecurityGate;
+pub use filter::{Finding, LoadError, Reload};
+pub use gate::{FilterChain, GateParts, Mode, Ownership, SecurityGate, Verified};
+pub use quota::{Cost, Exceeded, TenantLimits, TenantLimitsFile, TenantQuotaManager};
+pub use signature::{SignatureSettings, SignatureVerifierFilter, SignedHead};
+pub use token::{TokenAuthFilter, TokenSettings};
+pub use topic_rates::{TakenOfRate, TopicRate, TopicRates};
