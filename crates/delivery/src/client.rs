@@ -1,4 +1,4 @@
-//! Clients: which groups a client is a member of, and who was evicted lately.
+//! Clients: which groups a client is a member of, whose it is, and who was evicted lately.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,6 +25,10 @@ pub(crate) struct Clients(RwLock<Table>);
 #[derive(Debug, Default)]
 struct Table {
     groups: HashMap<Key, Vec<Arc<Group>>>,
+    /// Whose the clients are that are somebody's.
+    owners: HashMap<Key, Arc<str>>,
+    /// How many subscriptions a tenant has.
+    subscriptions: HashMap<TenantId, usize>,
     evicted: HashMap<Key, UnixMillis>,
     evictions: VecDeque<(UnixMillis, Key)>,
 }
@@ -35,13 +39,43 @@ impl Clients {
         self.0.read().groups.get(&(tenant.clone(), client.clone())).cloned()
     }
 
-    pub(crate) fn joined(&self, tenant: &TenantId, client: &ClientId, group: &Arc<Group>) {
+    /// Whose a client is; `None`: there is no such client, or it is nobody's.
+    pub(crate) fn owner(&self, tenant: &TenantId, client: &ClientId) -> Option<Arc<str>> {
+        self.0.read().owners.get(&(tenant.clone(), client.clone())).cloned()
+    }
+
+    /// How many subscriptions a tenant has.
+    pub(crate) fn subscriptions(&self, tenant: &TenantId) -> usize {
+        self.0.read().subscriptions.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// A client is a member of a group. It is `owner`'s unless it is somebody's already.
+    pub(crate) fn joined(
+        &self,
+        tenant: &TenantId,
+        client: &ClientId,
+        group: &Arc<Group>,
+        owner: Option<&Arc<str>>,
+    ) {
         let key = (tenant.clone(), client.clone());
         let mut table = self.0.write();
         table.evicted.remove(&key);
+        if let Some(owner) = owner {
+            table.owners.entry(key.clone()).or_insert_with(|| owner.clone());
+        }
         let groups = table.groups.entry(key).or_default();
         if !groups.iter().any(|other| Arc::ptr_eq(other, group)) {
             groups.push(group.clone());
+            *table.subscriptions.entry(tenant.clone()).or_default() += 1;
+        }
+    }
+
+    /// A client that is nobody's becomes somebody's.
+    pub(crate) fn adopted(&self, tenant: &TenantId, client: &ClientId, owner: &Arc<str>) {
+        let key = (tenant.clone(), client.clone());
+        let mut table = self.0.write();
+        if table.groups.contains_key(&key) {
+            table.owners.entry(key).or_insert_with(|| owner.clone());
         }
     }
 
@@ -66,10 +100,18 @@ impl Clients {
     pub(crate) fn left(&self, tenant: &TenantId, client: &ClientId, group: &Arc<Group>) {
         let key = (tenant.clone(), client.clone());
         let mut table = self.0.write();
-        if let Some(groups) = table.groups.get_mut(&key) {
-            groups.retain(|other| !Arc::ptr_eq(other, group));
-            if groups.is_empty() {
-                table.groups.remove(&key);
+        let Some(groups) = table.groups.get_mut(&key) else { return };
+        let before = groups.len();
+        groups.retain(|other| !Arc::ptr_eq(other, group));
+        let ended = before - groups.len();
+        if groups.is_empty() {
+            table.groups.remove(&key);
+            table.owners.remove(&key);
+        }
+        if let Some(count) = table.subscriptions.get_mut(tenant) {
+            *count = count.saturating_sub(ended);
+            if *count == 0 {
+                table.subscriptions.remove(tenant);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Delivery ids: what a client hands back to settle a delivery.
 //!
-//! An id carries what routes it (instance, group, generation, partition, offset, hand-out, boot) and a
+//! An id carries what routes it (instance, group, generation, partition, offset, hand-out, boot), to whom it was
+//! given (a tag of the principal) and a
 //! 96-bit MAC under a key that only this data directory has, in base32hex. It cannot be guessed, is never
 //! given twice, and an id of another instance or a wiped directory is told from one that is merely old.
 
@@ -27,6 +28,8 @@ pub struct DeliveryRef {
     pub serial: u32,
     /// The boot that handed it out.
     pub boot: Epoch,
+    /// To whom: a tag of the principal under the same key; 0: to nobody in particular.
+    pub owner: u32,
 }
 
 /// Makes and reads the delivery ids of one instance.
@@ -62,6 +65,7 @@ impl DeliveryIds {
             delivery.offset.0,
             u64::from(delivery.serial),
             delivery.boot.0,
+            u64::from(delivery.owner),
         ];
         for part in parts {
             put_varint(&mut bytes, part);
@@ -93,8 +97,20 @@ impl DeliveryIds {
             offset: Offset(next()?),
             serial: u32::try_from(next()?).ok()?,
             boot: Epoch(next()?),
+            owner: u32::try_from(next()?).ok()?,
         };
         rest.is_empty().then_some(delivery)
+    }
+
+    /// The tag of a principal: the same for the same name, and nothing that another directory would give.
+    pub fn owner_tag(&self, principal: Option<&str>) -> u32 {
+        let Some(principal) = principal else { return 0 };
+        let mut keyed = self.keyed.clone();
+        // No id begins with a zero.
+        keyed.update(&[0]);
+        keyed.update(principal.as_bytes());
+        let tag = keyed.finalize().into_bytes();
+        u32::from_be_bytes(*tag.first_chunk().expect("a SHA-256 MAC has 32 bytes")).max(1)
     }
 
     fn mac(&self, body: &[u8]) -> [u8; MAC_BYTES] {
@@ -137,6 +153,7 @@ mod tests {
             offset: Offset(offset),
             serial: 2,
             boot: Epoch(u64::MAX),
+            owner: u32::MAX,
         }
     }
 
@@ -145,9 +162,18 @@ mod tests {
         let ids = DeliveryIds::new(&[7; 32], "a");
         for offset in [0, 127, 128, 1 << 40, u64::MAX] {
             let id = ids.make(&delivery(offset));
-            assert!(id.len() < 90 && id.bytes().all(|b| b.is_ascii_alphanumeric()), "{id}");
+            assert!(id.len() < 100 && id.bytes().all(|b| b.is_ascii_alphanumeric()), "{id}");
             assert_eq!(ids.read(&id), Some(delivery(offset)));
         }
+    }
+
+    #[test]
+    fn the_tag_of_a_principal_is_its_own_in_one_directory() {
+        let ids = DeliveryIds::new(&[7; 32], "a");
+        assert_eq!(ids.owner_tag(None), 0);
+        assert_eq!(ids.owner_tag(Some("alice")), ids.owner_tag(Some("alice")));
+        assert_ne!(ids.owner_tag(Some("alice")), ids.owner_tag(Some("bob")));
+        assert_ne!(ids.owner_tag(Some("alice")), DeliveryIds::new(&[8; 32], "a").owner_tag(Some("alice")));
     }
 
     #[test]

@@ -25,7 +25,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::{
-    DeliverySignals, DeliveryTopology,
+    DeliverySignals, DeliveryTopology, PollError, Receiver,
+    backlog::Backlog,
     client::Clients,
     delivery_id::DeliveryIds,
     group::{Group, PartitionLane, member_of},
@@ -103,6 +104,15 @@ pub struct Foundations {
     pub stream_tasks: Tasks,
 }
 
+/// A client as its owner sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientHolding {
+    /// Whose it is; `None`: nobody's yet.
+    pub owner: Option<Arc<str>>,
+    /// What it is subscribed to.
+    pub topics: Vec<TopicName>,
+}
+
 /// The dispatcher; cheap to clone.
 #[derive(Clone)]
 pub struct ReliableDispatcher(pub(crate) Arc<Inner>);
@@ -140,6 +150,8 @@ pub(crate) struct Directory {
     pub(crate) by_number: HashMap<u64, Arc<Group>>,
     pub(crate) by_id: HashMap<GroupId, Arc<Group>>,
     pub(crate) by_topic: HashMap<TopicName, Vec<Arc<Group>>>,
+    /// What every tenant with groups has in flight, with how many groups it has.
+    backlogs: HashMap<TenantId, (usize, Arc<Backlog>)>,
 }
 
 impl Directory {
@@ -147,11 +159,23 @@ impl Directory {
         self.by_number.insert(group.number, group.clone());
         self.by_id.insert(group.id.clone(), group.clone());
         self.by_topic.entry(group.id.topic.clone()).or_default().push(group.clone());
+        let (groups, backlog) = self.backlogs.entry(group.id.tenant.clone()).or_default();
+        *groups += 1;
+        group.backlog.get_or_init(|| backlog.clone());
+        group.tell_backlog(&group.state.lock());
     }
 
+    /// Takes out a group that is closed.
     pub(crate) fn remove(&mut self, group: &Arc<Group>) {
         self.by_number.remove(&group.number);
         self.by_id.remove(&group.id);
+        group.tell_backlog(&group.state.lock());
+        if let Some((groups, _)) = self.backlogs.get_mut(&group.id.tenant) {
+            *groups -= 1;
+            if *groups == 0 {
+                self.backlogs.remove(&group.id.tenant);
+            }
+        }
         if let Some(groups) = self.by_topic.get_mut(&group.id.topic) {
             groups.retain(|other| !Arc::ptr_eq(other, group));
             if groups.is_empty() {
@@ -210,6 +234,33 @@ impl ReliableDispatcher {
     /// Outstanding rows over all groups.
     pub fn outstanding_count(&self) -> usize {
         self.0.all_groups().iter().map(|group| group.state.lock().outstanding()).sum()
+    }
+
+    /// Whose a client is, and which topics it is subscribed to; `None`: there is no such client.
+    pub fn client(&self, tenant: &TenantId, client: &ClientId) -> Option<ClientHolding> {
+        let groups = self.0.groups_of(tenant, client)?;
+        let mut topics: Vec<TopicName> = groups.iter().map(|group| group.id.topic.clone()).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        Some(ClientHolding { owner: self.0.clients.owner(tenant, client), topics })
+    }
+
+    /// How many subscriptions a tenant has.
+    pub fn subscriptions(&self, tenant: &TenantId) -> usize {
+        self.0.clients.subscriptions(tenant)
+    }
+
+    /// How many deliveries of a tenant are handed out and not finished.
+    pub fn backlog(&self, tenant: &TenantId) -> u64 {
+        self.0.groups.read().backlogs.get(tenant).map_or(0, |(_, backlog)| backlog.count())
+    }
+
+    /// Wakes everybody who waits or has a stream open: what they may be given has changed.
+    pub fn terms_changed(&self) {
+        for group in self.0.all_groups() {
+            group.waiters.wake(usize::MAX, |_| true);
+            group.state.lock().streams.wake();
+        }
     }
 
     /// Why the ledger cannot write now, when it cannot.
@@ -288,6 +339,7 @@ impl Inner {
         state.lanes = lanes;
         state.windows = windows;
         state.epoch = Some(epoch);
+        group.tell_backlog(&state);
         let timer = state.next_timer();
         let condemned = state.lanes.iter().any(|lane| lane.lane.condemned().next().is_some());
         drop(state);
@@ -325,6 +377,7 @@ impl Inner {
     pub(crate) fn after(&self, group: &Arc<Group>) {
         let timer = {
             let state = group.state.lock();
+            group.tell_backlog(&state);
             state.wake(&group.waiters);
             state.next_timer()
         };
@@ -361,6 +414,19 @@ impl Inner {
         for group in self.groups_of(tenant, client).unwrap_or_default() {
             group.waiters.wake(usize::MAX, |other| other == member.0);
         }
+    }
+
+    /// The groups a client is a member of, where the receiver may use it.
+    pub(crate) fn groups_for(
+        &self,
+        receiver: &Receiver,
+        client: &ClientId,
+    ) -> Result<Vec<Arc<Group>>, PollError> {
+        let (tenant, owner) = (receiver.tenant(), self.clients.owner(receiver.tenant(), client));
+        let Some(groups) = self.groups_of(tenant, client) else {
+            return Err(self.no_client(tenant, client));
+        };
+        if receiver.may_use(owner.as_deref()) { Ok(groups) } else { Err(PollError::NotYours) }
     }
 
     /// The groups a client is a member of.

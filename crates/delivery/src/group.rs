@@ -6,13 +6,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use mesh_base::{BackendError, UnixMillis};
-use mesh_frame::{ClientId, Offset, SubscriptionId, TenantId};
+use mesh_frame::{ClientId, Offset, SubscriptionId, TenantId, TopicName};
 use mesh_push::Waiters;
 use mesh_state::{
     positions::{Cursor, DeliveryStateStore, LaneKey, LedgerEpoch, OffsetStore, PositionBatch, Positions},
@@ -23,10 +23,11 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
+    backlog::Backlog,
     lane::{AckMode, Lane, Member, Source, Terms, Verdict, Windows},
     letters::{group_tag, replay_verdict},
     settings::Settings,
-    stream::{GroupStreams, Parcel},
+    stream::{GroupStreams, Parcel, Stream},
 };
 
 /// A member as its group knows it.
@@ -58,6 +59,10 @@ pub struct Group {
     pub(crate) dirty: AtomicBool,
     /// Whether it was removed.
     pub(crate) closed: AtomicBool,
+    /// The count of its tenant, once it is among the groups.
+    pub(crate) backlog: OnceLock<Arc<Backlog>>,
+    /// What it last told that count; changed under its lock.
+    told_backlog: AtomicU64,
 }
 
 /// What the mutex guards.
@@ -119,6 +124,8 @@ impl Group {
             scheduled: AtomicU64::new(u64::MAX),
             dirty: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            backlog: OnceLock::new(),
+            told_backlog: AtomicU64::new(0),
         })
     }
 
@@ -138,6 +145,35 @@ impl Group {
         let state = group.state.get_mut();
         (state.members, state.limits) = (members, limits);
         next
+    }
+
+    /// Tells its tenant's count how many of its deliveries are handed out and locked. Under its lock.
+    pub(crate) fn tell_backlog(&self, state: &GroupState) {
+        let Some(backlog) = self.backlog.get() else { return };
+        let now = if self.is_closed() { 0 } else { state.windows.sum() };
+        let before = self.told_backlog.swap(now, Ordering::AcqRel);
+        if before != now {
+            backlog.changed(before, now);
+        }
+    }
+
+    /// How many of `wanted` deliveries may be handed out, by what the tenant may have in flight. They are
+    /// reserved until [`Self::end_reservation`].
+    pub(crate) fn reserve_backlog(&self, wanted: usize, limit: Option<u64>) -> usize {
+        match (limit, self.backlog.get()) {
+            (Some(limit), Some(backlog)) => backlog.reserve(wanted, limit),
+            _ => wanted,
+        }
+    }
+
+    /// Ends a reservation after the hand-out, under its lock: what was taken counts by itself now.
+    pub(crate) fn end_reservation(&self, state: &GroupState, reserved: usize, limit: Option<u64>) {
+        if limit.is_some()
+            && let Some(backlog) = self.backlog.get()
+        {
+            self.tell_backlog(state);
+            backlog.unreserve(reserved);
+        }
     }
 
     /// Tenant, topic, kind and name.
@@ -261,10 +297,15 @@ impl GroupState {
         }
     }
 
-    /// How many streams of other members could take something.
-    pub(crate) fn streams_with_room(&self, other_than: Member) -> usize {
+    /// How many streams of other members could take something of the topic, which is the group's.
+    pub(crate) fn streams_with_room(&self, other_than: Member, topic: &TopicName) -> usize {
         let others = self.streams.all().filter(|stream| stream.member != other_than);
-        others.filter(|stream| self.window(stream.member) > 0 && stream.mailbox.has_plenty()).count()
+        let could = |stream: &&Arc<Stream>| {
+            self.window(stream.member) > 0
+                && stream.mailbox.has_plenty()
+                && stream.receiver.may_receive(topic)
+        };
+        others.filter(could).count()
     }
 
     /// Wakes those who wait and could be given something: any for what is free, and the members that alone

@@ -18,7 +18,7 @@ use mesh_state::{
 use mesh_storage::{Topic, TopicError};
 
 use crate::{
-    AskedSettings, Mode, ReliableDispatcher, Settings,
+    AskedSettings, Mode, Receiver, ReliableDispatcher, Settings,
     dispatcher::{Inner, LedgerUnavailable},
     group::{Group, Membership, kind_of, member_of},
     lane::AckMode,
@@ -62,6 +62,10 @@ pub struct Subscribe {
     pub start: StartAt,
     /// Who authenticated, if anybody.
     pub principal: Option<String>,
+    /// Whether it may use a client that is another principal's.
+    pub over_others: bool,
+    /// How many subscriptions the tenant may have; `None`: any number.
+    pub most_of_tenant: Option<u64>,
 }
 
 /// The answer to a subscribe.
@@ -88,6 +92,12 @@ pub enum SubscribeError {
     /// The client has as many subscriptions as it may.
     #[error("a client may have {0} subscriptions")]
     TooManySubscriptions(usize),
+    /// The tenant has as many subscriptions as it may.
+    #[error("the tenant may have {0} subscriptions")]
+    TenantFull(u64),
+    /// The client is somebody else's.
+    #[error("the client is another principal's")]
+    NotYours,
     /// The group has another value of a setting, and other members.
     #[error("the group has another value of {setting} and other members")]
     GroupConflict {
@@ -179,6 +189,15 @@ impl Groups {
             name: name.clone(),
         };
         let _one_at_a_time = self.changing.lock().await;
+        let owner = inner.clients.owner(&request.tenant, &request.client);
+        if !request.over_others && owner.is_some() && owner.as_deref() != request.principal.as_deref() {
+            return Err(SubscribeError::NotYours);
+        }
+        if owner.is_none()
+            && let Some(principal) = &request.principal
+        {
+            self.adopt_all(&request.tenant, &request.client, principal).await?;
+        }
         // Under the lock: a topic is not deleted between here and the group.
         let topic = inner.storage.ensure_topic(&request.topic, self.auto_create, None).await?;
         let there = inner.groups.read().by_id.get(&id).cloned();
@@ -189,6 +208,11 @@ impl Groups {
             let has = inner.groups_of(&request.tenant, &request.client).map_or(0, |groups| groups.len());
             if has >= limit {
                 return Err(SubscribeError::TooManySubscriptions(limit));
+            }
+            if let Some(most) = request.most_of_tenant
+                && inner.clients.subscriptions(&request.tenant) as u64 >= most
+            {
+                return Err(SubscribeError::TenantFull(most));
             }
         }
         let (group, created) = match there {
@@ -342,23 +366,66 @@ impl Groups {
             return Ok(old);
         }
         let known = self.store.member(&group.id, &request.client);
+        // A client has one owner, whoever of those who may uses it.
+        let owner = inner.clients.owner(&request.tenant, &request.client);
+        let owner = owner.or_else(|| request.principal.as_deref().map(Into::into));
         let subscription = known.map_or_else(new_subscription, |known| known.record.subscription_id.clone());
         let record = SubscriptionRecord {
             subscription_id: subscription.clone(),
             client: request.client.clone(),
             max_in_flight,
             instance: inner.instance.clone(),
-            principal: request.principal.clone(),
+            principal: owner.as_deref().map(str::to_owned),
             created_at_ms: inner.clock.now().0,
             unknown: shared::Unknown::default(),
         };
         self.store.put_member(&group.id, record).await.map_err(SubscribeError::Meta)?;
         let membership = Membership { subscription, max_in_flight };
         group.state.lock().admit(&request.tenant, &request.client, membership.clone());
-        inner.clients.joined(&request.tenant, &request.client, group);
+        inner.clients.joined(&request.tenant, &request.client, group, owner.as_ref());
         inner.look_again(&request.tenant, &request.client);
         inner.joined_with_stream(&request.tenant, &request.client, group);
         Ok(membership)
+    }
+
+    /// Makes a client that is nobody's the receiver's, if that has a name: what was subscribed before names were
+    /// asked for belongs to the first that comes with one. Durable when it returns. A client that is not there, or
+    /// somebody's, stays as it is.
+    ///
+    /// # Errors
+    /// When Meta cannot write; asking again goes on with what is left.
+    pub async fn adopt(&self, receiver: &Receiver, client: &ClientId) -> Result<(), SubscribeError> {
+        let (tenant, inner) = (receiver.tenant(), self.inner());
+        let Some(principal) = receiver.principal() else { return Ok(()) };
+        if inner.clients.owner(tenant, client).is_some() || inner.groups_of(tenant, client).is_none() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.changing.lock().await;
+        if inner.clients.owner(tenant, client).is_some() {
+            return Ok(());
+        }
+        self.adopt_all(tenant, client, principal).await
+    }
+
+    /// Writes a client's owner into its subscriptions. Under the lock of changes.
+    async fn adopt_all(
+        &self,
+        tenant: &TenantId,
+        client: &ClientId,
+        principal: &str,
+    ) -> Result<(), SubscribeError> {
+        let inner = self.inner();
+        let Some(groups) = inner.groups_of(tenant, client) else { return Ok(()) };
+        for group in &groups {
+            if let Some(known) = self.store.member(&group.id, client) {
+                let record =
+                    SubscriptionRecord { principal: Some(principal.to_owned()), ..known.record.clone() };
+                self.store.put_member(&group.id, record).await.map_err(SubscribeError::Meta)?;
+            }
+        }
+        inner.clients.adopted(tenant, client, &principal.into());
+        tracing::info!(%tenant, %client, principal, "a client that was nobody's is this principal's now");
+        Ok(())
     }
 
     /// Ends a client's membership in the group, or in all its groups of the topic, or in all. What it has
@@ -369,14 +436,17 @@ impl Groups {
     /// When Meta or the ledger cannot write; what was ended before stays ended.
     pub async fn unsubscribe(
         &self,
-        tenant: &TenantId,
+        receiver: &Receiver,
         client: &ClientId,
         topic: Option<&TopicName>,
         group: Option<&GroupName>,
         delete_group: bool,
     ) -> Result<bool, SubscribeError> {
-        let inner = self.inner();
+        let (tenant, inner) = (receiver.tenant(), self.inner());
         let _one_at_a_time = self.changing.lock().await;
+        if !receiver.may_use(inner.clients.owner(tenant, client).as_deref()) {
+            return Err(SubscribeError::NotYours);
+        }
         let mut removed = false;
         for found in inner.groups_of(tenant, client).unwrap_or_default() {
             let fits = topic.is_none_or(|topic| found.id.topic == *topic)
@@ -487,7 +557,7 @@ impl Groups {
         }
         // First: a poll that is woken by the end of its subscription is told why.
         inner.clients.evicted(tenant, client, inner.clock.now());
-        self.unsubscribe(tenant, client, None, None, false).await
+        self.unsubscribe(&Receiver::anybody(tenant.clone()).over_others(), client, None, None, false).await
     }
 }
 

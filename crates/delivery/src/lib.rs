@@ -4,6 +4,7 @@
 //! [`ReliableDispatcher`] takes, commits and settles for every group; [`Groups`] makes and ends memberships
 //! and brings everything back at boot; [`DeliveryTopology`] says which partitions this instance polls.
 
+mod backlog;
 mod burials;
 mod client;
 mod delivery_id;
@@ -15,6 +16,7 @@ mod lag;
 pub mod lane;
 mod letters;
 mod poll;
+mod receiver;
 mod recovery;
 mod schedule;
 mod seek;
@@ -30,7 +32,7 @@ mod undertaker;
 mod view;
 
 pub use delivery_id::{DeliveryIds, DeliveryRef};
-pub use dispatcher::{DeliveryLimits, Foundations, LedgerUnavailable, ReliableDispatcher};
+pub use dispatcher::{ClientHolding, DeliveryLimits, Foundations, LedgerUnavailable, ReliableDispatcher};
 pub use group::{Group, Membership};
 pub use group_admin::{GroupMemberView, GroupView, LaneView};
 pub use groups::{Groups, MemberView, StartAt, Subscribe, SubscribeError, Subscribed};
@@ -41,10 +43,11 @@ pub use mesh_state::{
     shared::{GroupId, GroupKind},
 };
 pub use poll::{Answer, Delivery, PollError};
+pub use receiver::{HandOutTerms, Receiver};
 pub use recovery::{Recovered, RecoveryError};
 pub use seek::{GroupError, GroupSelector, Sought};
 pub use settings::{AskedSettings, Mode, Settings};
-pub use settle::{DELAY_MS, EXTEND_MS, SettleOutcome};
+pub use settle::{DELAY_MS, Deliveries, EXTEND_MS, SettleOutcome};
 pub use signals::DeliverySignals;
 pub use stream::{ClientStream, Waiting};
 pub use topics::{PartitionView, TopicDeleted, TopicMade, TopicView, Topics, TopicsError};

@@ -13,10 +13,11 @@ use mesh_state::positions::{Commit, LedgerEpoch, PositionBatch};
 use mesh_storage::{LogRecord, Partition};
 
 use crate::{
+    Receiver,
     delivery_id::DeliveryRef,
     dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
     group::{Group, member_of},
-    lane::{Demand, Dropped, Member, Taken},
+    lane::{AckMode, Demand, Dropped, Member, Taken},
     take::{Looking, Took},
 };
 
@@ -29,6 +30,9 @@ pub enum PollError {
     /// It had, and was removed.
     #[error("the subscription of this client was ended; subscribe again")]
     Expired,
+    /// The client is somebody else's.
+    #[error("the client is another principal's")]
+    NotYours,
     /// The ledger cannot write.
     #[error(transparent)]
     Ledger(#[from] LedgerUnavailable),
@@ -105,8 +109,30 @@ enum Look {
         commit: Option<Commit>,
         cold: Option<(Arc<Partition>, Offset)>,
         more: bool,
+        held: bool,
     },
 }
+
+/// Who takes.
+struct Taker<'a> {
+    client: &'a ClientId,
+    member: Member,
+    /// What the tenant may have in flight.
+    limit: Option<u64>,
+    /// What marks the ids.
+    owner: u32,
+}
+
+/// What a client got from a group.
+#[derive(Default)]
+struct Round {
+    deliveries: Vec<Delivery>,
+    /// There may be more, were the tenant's backlog not full.
+    held: bool,
+}
+
+/// How often somebody looks again who is held by the backlog of the tenant.
+pub(crate) const HELD: Duration = Duration::from_millis(100);
 
 impl ReliableDispatcher {
     /// Up to `most` deliveries for a client, over all its groups; waits up to `timeout` when there is
@@ -116,7 +142,7 @@ impl ReliableDispatcher {
     /// See [`PollError`].
     pub async fn poll(
         &self,
-        tenant: &TenantId,
+        receiver: &Receiver,
         client: &ClientId,
         most: usize,
         timeout: Duration,
@@ -125,22 +151,23 @@ impl ReliableDispatcher {
         let until = inner.clock.now().plus(timeout);
         let mut waiting: Option<Registered> = None;
         loop {
-            let Some(groups) = inner.groups_of(tenant, client) else {
-                return Err(inner.no_client(tenant, client));
-            };
-            let answer = inner.take_from(&groups, tenant, client, most).await?;
-            if !answer.deliveries.is_empty() || inner.clock.now() >= until {
+            let mut groups = inner.groups_for(receiver, client)?;
+            groups.retain(|group| receiver.may_receive(&group.id.topic));
+            let (answer, held) = inner.take_from(&groups, receiver, client, most).await?;
+            let now = inner.clock.now();
+            if !answer.deliveries.is_empty() || now >= until {
                 return Ok(answer);
             }
             drop(answer);
+            let look_again = if held { until.min(now.plus(HELD)) } else { until };
             // Register, look once more, then wait: an event in between is found by one or the other.
             match &mut waiting {
-                None => waiting = Some(Registered::new(groups, member_of(tenant, client))),
+                None => waiting = Some(Registered::new(groups, member_of(receiver.tenant(), client))),
                 Some(registered) => {
                     tokio::select! {
                         () = registered.waiter.woken() => {}
                         // One more look at the deadline; it is not waited for again.
-                        () = inner.clock.sleep_until(until) => {}
+                        () = inner.clock.sleep_until(look_again) => {}
                     }
                     registered.looks_again = true;
                     waiting = None;
@@ -193,15 +220,19 @@ impl Inner {
     async fn take_from(
         self: &Arc<Self>,
         groups: &[Arc<Group>],
-        tenant: &TenantId,
+        receiver: &Receiver,
         client: &ClientId,
         most: usize,
-    ) -> Result<Answer, LedgerUnavailable> {
+    ) -> Result<(Answer, bool), LedgerUnavailable> {
         if let Some(suspension) = self.positions.log().suspension() {
             return Err(suspension.into());
         }
         let mut answer = Answer { dispatcher: self.clone(), deliveries: Vec::new(), delivered: false };
         let mut bytes = self.limits.answer_bytes;
+        let mut held = false;
+        let limit = receiver.backlog_limit();
+        let owner = self.ids.owner_tag(receiver.principal());
+        let taker = Taker { client, member: member_of(receiver.tenant(), client), limit, owner };
         // A different group is first each time, so that a busy one does not starve the others.
         let first =
             usize::try_from(self.clock.elapsed().as_micros() % 1_021).unwrap_or(0) % groups.len().max(1);
@@ -212,37 +243,37 @@ impl Inner {
                 group.state.lock().wake(&group.waiters);
                 break;
             }
-            let got = self.take_from_group(group, tenant, client, left, bytes).await?;
-            for delivery in &got {
+            let got = self.take_from_group(group, &taker, left, bytes).await?;
+            for delivery in &got.deliveries {
                 bytes = bytes.saturating_sub(delivery.record.json().len() + 512);
             }
-            answer.deliveries.extend(got);
+            held |= got.held;
+            answer.deliveries.extend(got.deliveries);
         }
-        Ok(answer)
+        Ok((answer, held))
     }
 
     async fn take_from_group(
         self: &Arc<Self>,
         group: &Arc<Group>,
-        tenant: &TenantId,
-        client: &ClientId,
+        taker: &Taker<'_>,
         most: usize,
         bytes: usize,
-    ) -> Result<Vec<Delivery>, LedgerUnavailable> {
-        let member = member_of(tenant, client);
+    ) -> Result<Round, LedgerUnavailable> {
+        let member = taker.member;
         loop {
             if group.is_closed() {
-                return Ok(Vec::new());
+                return Ok(Round::default());
             }
             self.ensure_lanes(group).await?;
-            match self.look(group, client, member, most, bytes) {
-                Look::NotAMember => return Ok(Vec::new()),
+            match self.look(group, taker, most, bytes) {
+                Look::NotAMember => return Ok(Round::default()),
                 Look::Stale => {}
-                Look::Took { epoch, taken, commit, cold, more } => {
+                Look::Took { epoch, taken, commit, cold, more, held } => {
                     let changed = commit.is_some();
                     let left_to: Vec<Member> =
                         taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
-                    let got = self.confirm(group, epoch, taken, commit).await?;
+                    let got = self.confirm(group, taker.owner, epoch, taken, commit).await?;
                     if changed {
                         self.after(group);
                     } else {
@@ -253,13 +284,13 @@ impl Inner {
                             state.wake_member(&group.waiters, member);
                         }
                     }
-                    if !got.is_empty() {
-                        return Ok(got);
+                    if !got.is_empty() || held {
+                        return Ok(Round { deliveries: got, held });
                     }
                     if let Some((partition, offset)) = cold {
                         self.storage.warm(&partition, offset).await?;
                     } else if !more {
-                        return Ok(got);
+                        return Ok(Round::default());
                     } else {
                         tokio::task::yield_now().await;
                     }
@@ -269,7 +300,8 @@ impl Inner {
     }
 
     /// Takes for a member, under the group's lock, and hands the batch in before it lets go.
-    fn look(&self, group: &Arc<Group>, client: &ClientId, member: Member, most: usize, bytes: usize) -> Look {
+    fn look(&self, group: &Arc<Group>, taker: &Taker<'_>, most: usize, bytes: usize) -> Look {
+        let member = taker.member;
         let now = self.clock.now();
         let mut guard = group.state.lock();
         let state = &mut *guard;
@@ -277,26 +309,33 @@ impl Inner {
         if state.epoch != Some(epoch) {
             return Look::Stale;
         }
-        if !state.members.contains_key(client) {
+        if !state.members.contains_key(taker.client) {
             return Look::NotAMember;
         }
         let mut batch = PositionBatch::new();
         self.signals.returned.inc_by(state.advance(now, &mut batch));
-        let others = group.waiters.len().max(1) + state.streams_with_room(member);
+        let others = group.waiters.len().max(1) + state.streams_with_room(member, &group.id.topic);
         let share = state.available().div_ceil(others).max(1);
         let most = most.min(share).min(state.window(member));
+        // What is done when it is handed out is never in flight.
+        let limit = taker.limit.filter(|_| state.terms.ack == AckMode::Explicit);
+        let reserved = group.reserve_backlog(most, limit);
+        let held = reserved < most && state.has_work();
+        let most = reserved;
         let demand = Demand { member, most, bytes, at_least_one: true, by_stream: false };
-        let mut looking = Looking::new(now, state, &group.waiters, &mut batch);
+        let mut looking = Looking::new(now, state, group, &mut batch);
         let Took { taken, cold, more } = self.take(&mut looking, demand);
+        group.end_reservation(looking.state, reserved, limit);
         let commit =
             (!batch.is_empty()).then(|| self.positions.log().commit(epoch, batch, Durability::Logged));
-        Look::Took { epoch, taken, commit, cold, more }
+        Look::Took { epoch, taken, commit, cold, more, held }
     }
 
     /// Waits for the commit of a take and tells the lanes: what stands is handed out.
     async fn confirm(
         &self,
         group: &Arc<Group>,
+        owner: u32,
         epoch: LedgerEpoch,
         taken: Vec<(PartitionId, Taken)>,
         commit: Option<Commit>,
@@ -324,7 +363,10 @@ impl Inner {
             given.extend(standing.into_iter().map(|hand_out| (partition, hand_out)));
         }
         drop(guard);
-        Ok(given.into_iter().map(|(partition, hand_out)| self.delivery(group, partition, hand_out)).collect())
+        Ok(given
+            .into_iter()
+            .map(|(partition, hand_out)| self.delivery(group, partition, hand_out, owner))
+            .collect())
     }
 
     /// Counts what a take dropped on the way.
@@ -348,6 +390,7 @@ impl Inner {
         group: &Arc<Group>,
         partition: PartitionId,
         hand_out: crate::lane::HandOut,
+        owner: u32,
     ) -> Delivery {
         let offset = hand_out.record.offset();
         let id = self.ids.make(&DeliveryRef {
@@ -357,6 +400,7 @@ impl Inner {
             offset,
             serial: hand_out.serial,
             boot: self.epoch,
+            owner,
         });
         Delivery {
             id,

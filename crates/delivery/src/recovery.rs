@@ -75,7 +75,8 @@ impl Groups {
                     max_in_flight: record.max_in_flight,
                 };
                 group.state.lock().admit(&id.tenant, &record.client, membership);
-                inner.clients.joined(&id.tenant, &record.client, &group);
+                let owner = record.principal.as_deref().map(Into::into);
+                inner.clients.joined(&id.tenant, &record.client, &group, owner.as_ref());
             }
             inner.groups.write().add(&group);
             recovered.groups += 1;

@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use mesh_frame::{Offset, PartitionId, TenantId};
+use mesh_frame::{Offset, PartitionId, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::positions::{CommitError, PositionBatch};
 
@@ -38,6 +38,36 @@ pub enum SettleOutcome {
     },
 }
 
+/// Deliveries by the ids that a client gave, in their order; those that are none are kept as such.
+#[derive(Clone, Debug)]
+pub struct Deliveries {
+    resolved: Vec<Option<(DeliveryRef, Arc<Group>)>>,
+}
+
+impl Deliveries {
+    /// How many ids were given.
+    pub fn len(&self) -> usize {
+        self.resolved.len()
+    }
+
+    /// Whether no id was given.
+    pub fn is_empty(&self) -> bool {
+        self.resolved.is_empty()
+    }
+
+    /// The topics they are of; `None`: there is no such delivery.
+    pub fn topics(&self) -> Vec<Option<TopicName>> {
+        self.resolved.iter().map(|known| known.as_ref().map(|(_, group)| group.id.topic.clone())).collect()
+    }
+
+    /// From now on there is no delivery at this place.
+    pub fn hide(&mut self, place: usize) {
+        if let Some(known) = self.resolved.get_mut(place) {
+            *known = None;
+        }
+    }
+}
+
 /// What is done to deliveries.
 #[derive(Clone, Copy, Debug)]
 enum Verb {
@@ -48,39 +78,60 @@ enum Verb {
 }
 
 impl ReliableDispatcher {
-    /// Acknowledges deliveries of a tenant: they are done. Takes any id of a live delivery. One commit a group;
-    /// answers in the order of the ids.
-    pub async fn ack(&self, tenant: &TenantId, ids: &[String]) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(tenant, ids, Verb::Ack).await;
+    /// What delivery ids stand for, as far as they are of this tenant. Pure: nothing is read but the ids.
+    pub fn resolve(&self, tenant: &TenantId, ids: &[String]) -> Deliveries {
+        let resolved = ids.iter().map(|id| {
+            let delivery = self.0.ids.read(id)?;
+            let group = self.0.group(delivery.group).filter(|group| group.id.tenant == *tenant)?;
+            Some((delivery, group))
+        });
+        Deliveries { resolved: resolved.collect() }
+    }
+
+    /// The places of deliveries that were handed out to another principal than this.
+    pub fn of_others(&self, deliveries: &Deliveries, principal: Option<&str>) -> Vec<usize> {
+        let tag = self.0.ids.owner_tag(principal);
+        let is_others = |delivery: &DeliveryRef| delivery.owner != 0 && delivery.owner != tag;
+        let of = |known: &Option<(DeliveryRef, _)>| {
+            known.as_ref().is_some_and(|(delivery, _)| is_others(delivery))
+        };
+        deliveries
+            .resolved
+            .iter()
+            .enumerate()
+            .filter(|(_, known)| of(known))
+            .map(|(place, _)| place)
+            .collect()
+    }
+
+    /// Acknowledges deliveries: they are done. Takes any id of a live delivery. One commit a group; answers in
+    /// the order of the ids.
+    pub async fn ack(&self, deliveries: &Deliveries) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(deliveries, Verb::Ack).await;
         self.0.signals.acked.inc_by(settled(&outcomes));
         outcomes
     }
 
     /// Gives deliveries back for another attempt, due after `delay`, or after the backoff of their attempt.
     /// The last attempt makes it a dead letter at once. Takes the newest id only.
-    pub async fn nack(
-        &self,
-        tenant: &TenantId,
-        ids: &[String],
-        delay: Option<Duration>,
-    ) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(tenant, ids, Verb::Nack { delay }).await;
+    pub async fn nack(&self, deliveries: &Deliveries, delay: Option<Duration>) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(deliveries, Verb::Nack { delay }).await;
         self.0.signals.nacked.inc_by(settled(&outcomes));
         outcomes
     }
 
     /// Locks deliveries until `by` from now. Takes the newest id only, also after the lock ran out while
     /// nobody else was given the delivery.
-    pub async fn extend(&self, tenant: &TenantId, ids: &[String], by: Duration) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(tenant, ids, Verb::Extend { by }).await;
+    pub async fn extend(&self, deliveries: &Deliveries, by: Duration) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(deliveries, Verb::Extend { by }).await;
         self.0.signals.extended.inc_by(settled(&outcomes));
         outcomes
     }
 
     /// Makes deliveries dead letters now. Takes any id of a live delivery. Answers once the dead letters are
     /// stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later.
-    pub async fn reject(&self, tenant: &TenantId, ids: &[String]) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(tenant, ids, Verb::Reject).await;
+    pub async fn reject(&self, deliveries: &Deliveries) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(deliveries, Verb::Reject).await;
         self.0.signals.rejected.inc_by(settled(&outcomes));
         outcomes
     }
@@ -104,20 +155,21 @@ struct Done {
 }
 
 impl Inner {
-    async fn settle(self: &Arc<Self>, tenant: &TenantId, ids: &[String], verb: Verb) -> Vec<SettleOutcome> {
-        let mut outcomes = vec![SettleOutcome::Unknown; ids.len()];
-        let mut by_group: HashMap<u64, Vec<(usize, DeliveryRef)>> = HashMap::new();
-        for (place, id) in ids.iter().enumerate() {
-            if let Some(delivery) = self.ids.read(id) {
-                by_group.entry(delivery.group).or_default().push((place, delivery));
+    async fn settle(self: &Arc<Self>, deliveries: &Deliveries, verb: Verb) -> Vec<SettleOutcome> {
+        let mut outcomes = vec![SettleOutcome::Unknown; deliveries.resolved.len()];
+        let mut by_group: HashMap<u64, (&Arc<Group>, Vec<(usize, DeliveryRef)>)> = HashMap::new();
+        for (place, known) in deliveries.resolved.iter().enumerate() {
+            if let Some((delivery, group)) = known {
+                by_group
+                    .entry(group.number)
+                    .or_insert_with(|| (group, Vec::new()))
+                    .1
+                    .push((place, *delivery));
             }
         }
         let mut rejected = Vec::new();
-        for (number, deliveries) in by_group {
-            let Some(group) = self.group(number).filter(|group| group.id.tenant == *tenant) else {
-                continue;
-            };
-            match self.settle_in(&group, &deliveries, verb).await {
+        for (group, deliveries) in by_group.into_values() {
+            match self.settle_in(group, &deliveries, verb).await {
                 Ok(results) => {
                     for ((place, delivery), settled) in deliveries.iter().zip(results) {
                         if settled {

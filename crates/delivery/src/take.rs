@@ -14,7 +14,7 @@ use mesh_storage::Partition;
 
 use crate::{
     dispatcher::Inner,
-    group::{GroupState, PartitionSource, verdict},
+    group::{Group, GroupState, PartitionSource, verdict},
     lane::{Demand, Judge, Member, Taken, Terms, delivery_bytes},
     stream::GroupStreams,
 };
@@ -54,7 +54,7 @@ pub(crate) struct Looking<'a> {
     pub(crate) state: &'a mut GroupState,
     waiters: &'a Waiters,
     batch: &'a mut PositionBatch,
-    /// Those whose window was full when this look began.
+    /// Those who could be given nothing when this look began.
     full: Vec<Member>,
 }
 
@@ -63,11 +63,14 @@ impl<'a> Looking<'a> {
     pub(crate) fn new(
         now: UnixMillis,
         state: &'a mut GroupState,
-        waiters: &'a Waiters,
+        group: &'a Group,
         batch: &'a mut PositionBatch,
     ) -> Self {
-        let full = state.windows.full(&state.limits);
-        Self { now, state, waiters, batch, full }
+        let mut full = state.windows.full(&state.limits);
+        // Nor may anything wait for a stream that is given nothing of this topic now.
+        let barred = state.streams.all().filter(|stream| !stream.receiver.may_receive(&group.id.topic));
+        full.extend(barred.map(|stream| stream.member));
+        Self { now, state, waiters: &group.waiters, batch, full }
     }
 }
 

@@ -73,6 +73,11 @@ impl Windows {
         self.0.get(&member).copied().unwrap_or(0)
     }
 
+    /// How many deliveries all members have in flight.
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.values().map(|held| u64::from(*held)).sum()
+    }
+
     /// The members that have as much in flight as they may.
     pub(crate) fn full(&self, limits: &HashMap<Member, u32>) -> Vec<Member> {
         let is_full = |member: &Member, held: u32| limits.get(member).is_none_or(|most| held >= *most);

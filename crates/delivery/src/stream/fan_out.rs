@@ -23,7 +23,7 @@ use crate::{
     dispatcher::{Inner, LedgerUnavailable},
     group::Group,
     lane::{AckMode, Demand, Member, Taken, delivery_bytes},
-    poll::Cancelled,
+    poll::{Cancelled, HELD},
     take::Looking,
 };
 
@@ -37,6 +37,8 @@ enum Served {
     Something,
     /// Nothing, but something was left to a member that was looked at before.
     LeftOver,
+    /// Nothing more, because the tenant has as much in flight as it may.
+    Held,
     Nothing,
 }
 
@@ -44,6 +46,7 @@ enum Served {
 enum Look {
     Stale,
     Nothing,
+    Held,
     Took(TookForStreams),
 }
 
@@ -108,6 +111,10 @@ impl Inner {
                     }
                     last = Served::Something;
                 }
+                Ok(Served::Held) => {
+                    last = Served::Held;
+                    tokio::time::sleep(HELD).await;
+                }
                 Ok(served) => {
                     last = served;
                     told = false;
@@ -137,6 +144,7 @@ impl Inner {
         let took = match self.look_for_streams(group) {
             Look::Stale => return Ok(Served::Something),
             Look::Nothing => return Ok(Served::Nothing),
+            Look::Held => return Ok(Served::Held),
             Look::Took(took) => took,
         };
         let TookForStreams { epoch, taken, to, commit, cold, more } = took;
@@ -178,16 +186,30 @@ impl Inner {
         let mut batch = PositionBatch::new();
         self.signals.returned.inc_by(state.advance(now, &mut batch));
         let mut ready: Vec<(Arc<Stream>, Room, usize)> = Vec::new();
+        let mut limit = None;
         for stream in state.streams.all() {
+            if !stream.receiver.may_receive(&group.id.topic) || stream.receiver.has_ended() {
+                continue;
+            }
             let window = state.window(stream.member);
             let room = if window > 0 { stream.mailbox.room() } else { continue };
             if room.items > 0 && room.bytes > 0 {
+                limit = limit.or_else(|| stream.receiver.backlog_limit());
                 ready.push((stream.clone(), room, room.items.min(window)));
             }
         }
         if ready.is_empty() {
             self.commit_later(epoch, batch);
             return Look::Nothing;
+        }
+        // What is done when it is handed out is never in flight.
+        let limit = limit.filter(|_| state.terms.ack == AckMode::Explicit);
+        let wanted = ready.iter().map(|(_, _, credit)| *credit).sum();
+        let reserved = group.reserve_backlog(wanted, limit);
+        if reserved == 0 {
+            let held = state.has_work();
+            self.commit_later(epoch, batch);
+            return if held { Look::Held } else { Look::Nothing };
         }
         // Every take has a turn too: one more, so that another stream is first each time.
         state.turn = state.turn.wrapping_add(1);
@@ -202,24 +224,27 @@ impl Inner {
             cold: None,
             more: false,
         };
-        let mut looking = Looking::new(now, state, &group.waiters, &mut batch);
+        let mut looking = Looking::new(now, state, group, &mut batch);
+        let mut left = reserved;
         for (stream, room, credit) in ready {
             let demand = Demand {
                 member: stream.member,
-                most: credit.min(share),
+                most: credit.min(share).min(left),
                 bytes: room.bytes,
                 at_least_one: room.is_empty,
                 by_stream: true,
             };
             let its = self.take(&mut looking, demand);
+            left -= its.taken.iter().map(|(_, taken)| taken.hand_outs.len()).sum::<usize>();
             took.to.extend(its.taken.iter().map(|_| stream.clone()));
             took.taken.extend(its.taken);
             took.cold = took.cold.or(its.cold);
             took.more |= its.more;
-            if looking.state.available() == 0 {
+            if looking.state.available() == 0 || left == 0 {
                 break;
             }
         }
+        group.end_reservation(looking.state, reserved, limit);
         if !batch.is_empty() {
             took.commit = Some(self.positions.log().commit(epoch, batch, Durability::Logged));
         }

@@ -23,7 +23,7 @@ pub use mesh_push::Waiting;
 pub(crate) use registry::Streams;
 
 use crate::{
-    Delivery, PollError, ReliableDispatcher,
+    Delivery, PollError, Receiver, ReliableDispatcher,
     dispatcher::Inner,
     group::Group,
     lane::{HandOut, Member},
@@ -50,6 +50,9 @@ pub(crate) struct Stream {
     pub(crate) tenant: TenantId,
     pub(crate) client: ClientId,
     pub(crate) member: Member,
+    pub(crate) receiver: Receiver,
+    /// What marks the ids.
+    pub(crate) owner: u32,
     pub(crate) mailbox: Mailbox<Parcel>,
 }
 
@@ -70,9 +73,9 @@ impl ReliableDispatcher {
     /// is told so and ends.
     ///
     /// # Errors
-    /// When the client has no subscription, or had one that was ended for it.
-    pub fn stream(&self, tenant: &TenantId, client: &ClientId) -> Result<ClientStream, PollError> {
-        let stream = self.0.open_stream(tenant, client)?;
+    /// When the client has no subscription, or had one that was ended for it, or is somebody else's.
+    pub fn stream(&self, receiver: &Receiver, client: &ClientId) -> Result<ClientStream, PollError> {
+        let stream = self.0.open_stream(receiver, client)?;
         Ok(ClientStream { dispatcher: self.0.clone(), stream })
     }
 }
@@ -87,7 +90,7 @@ impl ClientStream {
     /// withdrawn or timed out meanwhile are left out, so that there may be none.
     pub fn take(&self, most_bytes: usize) -> Vec<Delivery> {
         let (parcels, awaited) = self.stream.mailbox.take(most_bytes, self.dispatcher.clock.now().0);
-        let deliveries = self.dispatcher.standing(parcels);
+        let deliveries = self.dispatcher.standing(parcels, self.stream.owner);
         if awaited {
             self.dispatcher.stream_has_room(&self.stream);
         }
@@ -107,7 +110,7 @@ impl Drop for ClientStream {
 
 impl Inner {
     /// Those of the parcels that are still with their member, as deliveries.
-    fn standing(&self, parcels: Vec<Parcel>) -> Vec<Delivery> {
+    fn standing(&self, parcels: Vec<Parcel>, owner: u32) -> Vec<Delivery> {
         let epoch = self.positions.log().epoch();
         let mut standing = Vec::with_capacity(parcels.len());
         for run in parcels.chunk_by(|a, b| Arc::ptr_eq(&a.group, &b.group)) {
@@ -121,7 +124,7 @@ impl Inner {
         }
         let deliveries = parcels.into_iter().zip(standing).filter(|(_, stands)| *stands);
         deliveries
-            .map(|(parcel, _)| self.delivery(&parcel.group, parcel.partition, parcel.hand_out))
+            .map(|(parcel, _)| self.delivery(&parcel.group, parcel.partition, parcel.hand_out, owner))
             .collect()
     }
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::{Fan, MAILBOX_BYTES, MAILBOX_ITEMS, Parcel, Stream};
 use crate::{
-    PollError,
+    PollError, Receiver,
     dispatcher::Inner,
     group::{Group, member_of},
     lane::Member,
@@ -62,15 +62,18 @@ impl Streams {
 impl Inner {
     pub(crate) fn open_stream(
         self: &Arc<Self>,
-        tenant: &TenantId,
+        receiver: &Receiver,
         client: &ClientId,
     ) -> Result<Arc<Stream>, PollError> {
         let mut registry = self.streams.registry.lock();
-        let groups = self.groups_of(tenant, client).ok_or_else(|| self.no_client(tenant, client))?;
+        let groups = self.groups_for(receiver, client)?;
+        let tenant = receiver.tenant();
         let stream = Arc::new(Stream {
             tenant: tenant.clone(),
             client: client.clone(),
             member: member_of(tenant, client),
+            receiver: receiver.clone(),
+            owner: self.ids.owner_tag(receiver.principal()),
             mailbox: Mailbox::new(MAILBOX_ITEMS, MAILBOX_BYTES),
         });
         let opened = Open { stream: stream.clone(), groups: groups.clone() };
@@ -108,13 +111,20 @@ impl Inner {
     }
 
     /// Ends the streams whose clients have left lie what is for them for too long: over HTTP/2 a connection
-    /// goes on while one of its streams stands still.
+    /// goes on while one of its streams stands still. And those whose credential has ended.
     pub(crate) fn close_stalled_streams(self: &Arc<Self>) {
         let now = self.clock.now().0;
         let patience = u64::try_from(self.limits.stream_unread.as_millis()).unwrap_or(u64::MAX);
         let open: Vec<Arc<Stream>> =
             self.streams.registry.lock().open.values().map(|open| open.stream.clone()).collect();
-        for stream in open.into_iter().filter(|stream| stream.mailbox.unread_for_ms(now) > patience) {
+        for stream in open {
+            if stream.receiver.has_ended() {
+                self.close_stream(&stream, "the credential has ended");
+                continue;
+            }
+            if stream.mailbox.unread_for_ms(now) <= patience {
+                continue;
+            }
             tracing::info!(client = %stream.client, "a stream was not read for too long; closed");
             self.close_stream(&stream, "the client did not read");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mesh_delivery::{AskedSettings, Mode, PollError, SettleOutcome};
 use mesh_frame::{EventBuilder, Filter};
 
-use crate::rig::{Rig, client, event, events, got, quick, tenant};
+use crate::rig::{Rig, anybody, client, event, events, got, quick, tenant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_delivery_is_given_once_and_ends_with_its_ack() {
@@ -57,7 +57,7 @@ async fn an_answer_that_never_left_comes_back_uncounted() {
     let rig = Rig::new().await;
     rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
     rig.publish_ids(0..2).await;
-    let answer = rig.dispatcher.poll(&tenant(), &client("c"), 10, Duration::ZERO).await.expect("an answer");
+    let answer = rig.dispatcher.poll(&anybody(), &client("c"), 10, Duration::ZERO).await.expect("an answer");
     let void = got(&answer);
     assert_eq!(void.len(), 2);
     drop(answer);
@@ -193,7 +193,7 @@ async fn polling_creates_nothing_and_says_who_was_evicted() {
     let rig = Rig::new().await;
     let poll = |name: &'static str| {
         let rig = &rig;
-        async move { rig.dispatcher.poll(&tenant(), &client(name), 1, Duration::ZERO).await }
+        async move { rig.dispatcher.poll(&anybody(), &client(name), 1, Duration::ZERO).await }
     };
     assert!(matches!(poll("nobody").await, Err(PollError::UnknownClient)));
     assert_eq!(rig.groups.client_count(), 0);
@@ -217,7 +217,7 @@ async fn a_failed_read_of_the_log_skips_nothing() {
         rig.publish(large).await;
     }
     rig.log.fail_reads([mesh_storage::faulty::Fault::Fail(mesh_base::BackendErrorKind::Unavailable)]);
-    let failed = rig.dispatcher.poll(&tenant(), &client("c"), 10, Duration::ZERO).await;
+    let failed = rig.dispatcher.poll(&anybody(), &client("c"), 10, Duration::ZERO).await;
     assert!(matches!(failed, Err(PollError::Ledger(_))), "{failed:?}");
     let mut seen = Vec::new();
     while seen.len() < 100 {

@@ -2,7 +2,7 @@
 
 use mesh_delivery::{AckMode, AskedSettings, Mode, SettleOutcome, SubscribeError};
 
-use crate::rig::{Rig, client, events, quick, tenant, topic};
+use crate::rig::{Rig, anybody, client, events, quick, topic};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_of_a_group_share_and_broadcast_clients_each_get_everything() {
@@ -37,7 +37,7 @@ async fn subscribing_again_changes_nothing_and_a_conflict_is_named() {
         matches!(conflict, Err(SubscribeError::GroupConflict { setting: "ackTimeoutMs" })),
         "{conflict:?}"
     );
-    assert!(rig.groups.unsubscribe(&tenant(), &client("b"), None, None, false).await.expect("left"));
+    assert!(rig.groups.unsubscribe(&anybody(), &client("b"), None, None, false).await.expect("left"));
     rig.try_subscribe("a", Mode::LoadBalance, None, other).await.expect("a sole member may change it");
     rig.publish_ids(0..1).await;
     assert_eq!(rig.poll("a", 1, 1_000).await.len(), 1);
@@ -55,18 +55,18 @@ async fn a_member_that_leaves_gives_its_deliveries_back_at_once_and_the_group_st
     rig.publish_ids(0..2).await;
     let with_a = rig.poll("a", 2, 1_000).await;
     assert!(
-        rig.groups.unsubscribe(&tenant(), &client("a"), Some(&topic()), None, false).await.expect("left")
+        rig.groups.unsubscribe(&anybody(), &client("a"), Some(&topic()), None, false).await.expect("left")
     );
     assert!(
         !rig.groups
-            .unsubscribe(&tenant(), &client("a"), Some(&topic()), None, false)
+            .unsubscribe(&anybody(), &client("a"), Some(&topic()), None, false)
             .await
             .expect("was gone")
     );
     let with_b = rig.poll("b", 2, 1_000).await;
     assert_eq!(with_b.iter().map(|got| got.attempt).collect::<Vec<_>>(), [2, 2]);
     assert_eq!(rig.ack(&[&with_a[0]]).await, [SettleOutcome::Settled], "its ids still ack");
-    rig.groups.unsubscribe(&tenant(), &client("b"), None, None, false).await.expect("left");
+    rig.groups.unsubscribe(&anybody(), &client("b"), None, None, false).await.expect("left");
     rig.publish_ids(2..4).await;
     rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
     let mut rest = Vec::new();
@@ -84,7 +84,7 @@ async fn a_deleted_group_is_forgotten_with_its_positions() {
     rig.subscribe("a", Mode::LoadBalance, AskedSettings::default()).await;
     rig.publish_ids(0..2).await;
     let taken = rig.poll("a", 1, 1_000).await;
-    rig.groups.unsubscribe(&tenant(), &client("a"), None, None, true).await.expect("deleted");
+    rig.groups.unsubscribe(&anybody(), &client("a"), None, None, true).await.expect("deleted");
     assert_eq!(rig.dispatcher.pending_count(), 0);
     assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Unknown]);
     let again = rig.subscribe("a", Mode::LoadBalance, AskedSettings::default()).await;

@@ -4,6 +4,7 @@ mod dead_letters;
 mod dispatch;
 mod groups;
 mod operate;
+mod receivers;
 mod replay;
 mod rig;
 mod streams;

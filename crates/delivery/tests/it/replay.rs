@@ -7,7 +7,7 @@ use mesh_delivery::{AskedSettings, LetterSelector, LettersError, Mode, REPLAY_GR
 use mesh_frame::{EventBuilder, GroupName};
 use mesh_storage::faulty::Fault;
 
-use crate::rig::{Got, Rig, client, event, events, quick, tenant, topic};
+use crate::rig::{Got, Rig, anybody, client, event, events, quick, topic};
 
 fn all() -> LetterSelector {
     LetterSelector::of(topic())
@@ -63,7 +63,7 @@ async fn a_replay_goes_to_the_group_that_failed_alone_and_starts_anew() {
     assert_eq!(letters(&rig).await, 0, "a replayed entry leaves browse at once");
     assert_eq!(letters_handle.replay(&all(), 10).await.expect("nothing"), replayed(0));
     let answer =
-        rig.dispatcher.poll(&tenant(), &client("c"), 1, Duration::from_secs(2)).await.expect("an answer");
+        rig.dispatcher.poll(&anybody(), &client("c"), 1, Duration::from_secs(2)).await.expect("an answer");
     let delivery = &answer.deliveries()[0];
     let copy = &delivery.record.record().event;
     assert_eq!((copy.id(), delivery.attempt), ("1", 1));
@@ -159,7 +159,7 @@ async fn a_group_that_is_gone_keeps_its_letters_until_they_are_discarded() {
     rig.subscribe("c", Mode::LoadBalance, once()).await;
     rig.publish_ids(0..2).await;
     kill(&rig, "c", 2).await;
-    rig.groups.unsubscribe(&tenant(), &client("c"), None, None, true).await.expect("deleted");
+    rig.groups.unsubscribe(&anybody(), &client("c"), None, None, true).await.expect("deleted");
     let handle = rig.dispatcher.letters();
     let failed = handle.replay(&all(), 10).await.expect_err("nobody to replay to");
     assert!(matches!(failed.error, LettersError::GroupGone), "{failed}");

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
     Answer, AskedSettings, Delivery, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups,
-    Mode, ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
+    Mode, Receiver, ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
 };
 use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
 use mesh_meta::{MetaStore, faulty::FaultyMeta, memory::MemoryMeta};
@@ -37,6 +37,10 @@ pub(crate) fn topic() -> TopicName {
 
 pub(crate) fn tenant() -> TenantId {
     TenantId::new("default").expect("a legal name")
+}
+
+pub(crate) fn anybody() -> Receiver {
+    Receiver::anybody(tenant())
 }
 
 pub(crate) fn client(name: &str) -> ClientId {
@@ -123,6 +127,8 @@ impl Rig {
             max_in_flight: None,
             start: StartAt::Latest,
             principal: None,
+            over_others: false,
+            most_of_tenant: None,
         };
         self.groups.subscribe(request).await
     }
@@ -149,14 +155,14 @@ impl Rig {
     pub(crate) async fn poll(&self, name: &str, most: usize, timeout_ms: u64) -> Vec<Got> {
         let timeout = Duration::from_millis(timeout_ms);
         let mut answer =
-            self.dispatcher.poll(&tenant(), &client(name), most, timeout).await.expect("an answer");
+            self.dispatcher.poll(&anybody(), &client(name), most, timeout).await.expect("an answer");
         answer.delivered();
         got(&answer)
     }
 
     pub(crate) async fn ack(&self, ids: &[&Got]) -> Vec<mesh_delivery::SettleOutcome> {
         let ids: Vec<String> = ids.iter().map(|got| got.delivery.clone()).collect();
-        self.dispatcher.ack(&tenant(), &ids).await
+        self.dispatcher.ack(&self.dispatcher.resolve(&tenant(), &ids)).await
     }
 
     /// Waits until a condition holds.

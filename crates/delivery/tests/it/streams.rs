@@ -5,10 +5,10 @@ use std::{future::poll_fn, time::Duration};
 use mesh_delivery::{AckMode, AskedSettings, ClientStream, Mode, PollError, SettleOutcome, Waiting};
 use mesh_frame::EventBuilder;
 
-use crate::rig::{DEADLINE, Got, Rig, client, event, events, got_of, quick, tenant, topic};
+use crate::rig::{DEADLINE, Got, Rig, anybody, client, event, events, got_of, quick, tenant, topic};
 
 /// A client that reads its stream.
-struct Reader(ClientStream);
+pub(crate) struct Reader(pub(crate) ClientStream);
 
 impl Reader {
     async fn waiting(&self, within: Duration) -> Option<Waiting> {
@@ -31,7 +31,7 @@ impl Reader {
         }
     }
 
-    async fn read(&self, count: usize) -> Vec<Got> {
+    pub(crate) async fn read(&self, count: usize) -> Vec<Got> {
         let mut all = Vec::new();
         while all.len() < count {
             let some = self.read_within(1, DEADLINE).await;
@@ -41,12 +41,12 @@ impl Reader {
         all
     }
 
-    async fn reads_nothing(&self) {
+    pub(crate) async fn reads_nothing(&self) {
         let got = self.read_within(1, Duration::from_millis(150)).await;
         assert!(got.is_empty(), "{got:?}");
     }
 
-    async fn end(&self) -> &'static str {
+    pub(crate) async fn end(&self) -> &'static str {
         loop {
             match self.waiting(DEADLINE).await.expect("the end in time") {
                 Waiting::Closed(reason) => return reason,
@@ -59,7 +59,7 @@ impl Reader {
 
 impl Rig {
     fn stream(&self, name: &str) -> Reader {
-        Reader(self.dispatcher.stream(&tenant(), &client(name)).expect("a stream"))
+        Reader(self.dispatcher.stream(&anybody(), &client(name)).expect("a stream"))
     }
 
     fn held(&self) -> usize {
@@ -301,6 +301,8 @@ async fn a_full_window_holds_a_stream_until_something_is_settled() {
         max_in_flight: Some(3),
         start: mesh_delivery::StartAt::Latest,
         principal: None,
+        over_others: false,
+        most_of_tenant: None,
     };
     rig.groups.subscribe(request).await.expect("subscribed");
     let reader = rig.stream("c");
@@ -359,7 +361,12 @@ async fn the_order_of_a_key_survives_the_loss_of_its_stream() {
         rig.publish(event(&id.to_string(), Some("k"))).await;
     }
     let first = b.read(1).await;
-    rig.dispatcher.nack(&tenant(), &[first[0].delivery.clone()], Some(Duration::from_millis(100))).await;
+    rig.dispatcher
+        .nack(
+            &rig.dispatcher.resolve(&tenant(), &[first[0].delivery.clone()]),
+            Some(Duration::from_millis(100)),
+        )
+        .await;
     let again = b.read(3).await;
     assert_eq!(events(&again), names(6..9));
     assert_eq!(attempts(&again), [2, 1, 1]);
@@ -385,7 +392,7 @@ async fn automatic_acks_are_bounded_by_the_mailbox_and_leave_no_rows() {
 async fn a_stream_follows_what_its_client_joins_and_ends_with_the_last_it_leaves() {
     // covers: U130
     let rig = Rig::new().await;
-    let open = |name: &str| rig.dispatcher.stream(&tenant(), &client(name)).map(Reader);
+    let open = |name: &str| rig.dispatcher.stream(&anybody(), &client(name)).map(Reader);
     assert!(matches!(open("nobody"), Err(PollError::UnknownClient)));
     rig.subscribe("c", Mode::LoadBalance, patient()).await;
     let reader = rig.stream("c");
@@ -400,7 +407,7 @@ async fn a_stream_follows_what_its_client_joins_and_ends_with_the_last_it_leaves
         let groups = &rig.groups;
         async move {
             let group = kind.map(|name| mesh_frame::GroupName::new(name).expect("legal"));
-            groups.unsubscribe(&tenant(), &client("c"), None, group.as_ref(), false).await.expect("left")
+            groups.unsubscribe(&anybody(), &client("c"), None, group.as_ref(), false).await.expect("left")
         }
     };
     assert!(leave(Some("c")).await);

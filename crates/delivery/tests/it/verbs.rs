@@ -5,7 +5,7 @@ use std::time::Duration;
 use mesh_delivery::{AskedSettings, Mode, SettleOutcome};
 use mesh_frame::TenantId;
 
-use crate::rig::{Got, Rig, event, events, quick, tenant, topic};
+use crate::rig::{Got, Rig, anybody, event, events, quick, tenant, topic};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
@@ -15,15 +15,17 @@ fn ids(got: &[&Got]) -> Vec<String> {
 
 impl Rig {
     async fn nack(&self, got: &[&Got], delay: Option<Duration>) -> Vec<SettleOutcome> {
-        self.dispatcher.nack(&tenant(), &ids(got), delay).await
+        self.dispatcher.nack(&self.dispatcher.resolve(&tenant(), &ids(got)), delay).await
     }
 
     async fn extend(&self, got: &[&Got], by_ms: u64) -> Vec<SettleOutcome> {
-        self.dispatcher.extend(&tenant(), &ids(got), Duration::from_millis(by_ms)).await
+        self.dispatcher
+            .extend(&self.dispatcher.resolve(&tenant(), &ids(got)), Duration::from_millis(by_ms))
+            .await
     }
 
     async fn reject(&self, got: &[&Got]) -> Vec<SettleOutcome> {
-        self.dispatcher.reject(&tenant(), &ids(got)).await
+        self.dispatcher.reject(&self.dispatcher.resolve(&tenant(), &ids(got))).await
     }
 
     async fn reasons(&self) -> Vec<(String, String, u32)> {
@@ -83,7 +85,7 @@ async fn late_and_void_ids_nack_and_extend_nothing_and_any_live_id_acks_or_rejec
 
     // An answer that never left voids its ids for every verb.
     rig.publish_ids(2..3).await;
-    let answer = rig.dispatcher.poll(&tenant(), &crate::rig::client("c"), 1, Duration::ZERO).await;
+    let answer = rig.dispatcher.poll(&anybody(), &crate::rig::client("c"), 1, Duration::ZERO).await;
     let answer = answer.expect("an answer");
     let void = crate::rig::got(&answer);
     drop(answer);
@@ -101,10 +103,16 @@ async fn another_tenants_ids_settle_nothing() {
     rig.publish_ids(0..1).await;
     let taken = rig.poll("c", 1, 1_000).await;
     let (other, its) = (TenantId::new("other").expect("legal"), ids(&[&taken[0]]));
-    assert_eq!(rig.dispatcher.ack(&other, &its).await, [SettleOutcome::Unknown]);
-    assert_eq!(rig.dispatcher.nack(&other, &its, NOW).await, [SettleOutcome::Unknown]);
-    assert_eq!(rig.dispatcher.extend(&other, &its, Duration::from_secs(1)).await, [SettleOutcome::Unknown]);
-    assert_eq!(rig.dispatcher.reject(&other, &its).await, [SettleOutcome::Unknown]);
+    assert_eq!(rig.dispatcher.ack(&rig.dispatcher.resolve(&other, &its)).await, [SettleOutcome::Unknown]);
+    assert_eq!(
+        rig.dispatcher.nack(&rig.dispatcher.resolve(&other, &its), NOW).await,
+        [SettleOutcome::Unknown]
+    );
+    assert_eq!(
+        rig.dispatcher.extend(&rig.dispatcher.resolve(&other, &its), Duration::from_secs(1)).await,
+        [SettleOutcome::Unknown]
+    );
+    assert_eq!(rig.dispatcher.reject(&rig.dispatcher.resolve(&other, &its)).await, [SettleOutcome::Unknown]);
     assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Settled]);
 }
 
