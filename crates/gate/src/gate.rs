@@ -8,14 +8,15 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use mesh_base::{Clock, Counter, CounterFamily, Lease, Signals};
-use mesh_frame::{Event, TenantId, TopicName};
+use mesh_frame::{ClientId, Event, TenantId, TopicName};
 
 use crate::{
-    AclFilter, Action, Admitted, AuditRecord, AuditSink, Basis, Caller, Denied, DeniedKind, Identity,
-    LoggingAuditSink, Outcome, Presented, RequestContext, Resource, SignatureVerifierFilter, SignedHead,
-    TenantQuotaManager, TokenAuthFilter,
+    AclFilter, Action, Admitted, AuditRecord, AuditSink, Basis, Caller, CredentialKind, Denied, DeniedKind,
+    Identity, LoggingAuditSink, Outcome, Presented, RequestContext, Resource, SignatureVerifierFilter,
+    SignedHead, TenantQuotaManager, TokenAuthFilter,
     filter::{self, Finding, LoadError, Reload},
     quota::{Cost, Exceeded},
+    tickets::{Ticket, Tickets},
     topic_rates::TopicRates,
 };
 
@@ -77,6 +78,7 @@ struct Inner {
     is_no_op: bool,
     verdicts: Verdicts,
     audit_failed: CounterFamily,
+    tickets: Tickets,
 }
 
 /// The counters of the verdicts that are frequent, and the family of all.
@@ -163,6 +165,7 @@ impl SecurityGate {
             anonymous: Arc::new(Identity::anonymous(parts.default_tenant.clone())),
             is_no_op,
             verdicts: Verdicts::new(signals),
+            tickets: Tickets::new(parts.clock),
             audit_failed: signals.counters("audit_failures", "Audit records that a sink lost"),
             parts,
         }))
@@ -213,6 +216,42 @@ impl SecurityGate {
         }
     }
 
+    /// A ticket that stands for the caller's credential when a stream is opened, for one client or any;
+    /// `None`: too many are out.
+    pub fn ticket(&self, caller: &Caller, client: Option<ClientId>) -> Option<Ticket> {
+        self.0.tickets.issue(caller, client)
+    }
+
+    /// Who shows this ticket, for this client. It is used up.
+    ///
+    /// # Errors
+    /// [`Denied`] when it is not good, or not any more.
+    pub fn redeem(
+        &self,
+        ticket: &str,
+        client: &ClientId,
+        presented: &Presented<'_>,
+    ) -> Result<Caller, Denied> {
+        let inner = &*self.0;
+        let nobody = |failed_open| Caller::new(inner.anonymous.clone(), presented, failed_open);
+        if let Some((identity, failed_open)) = inner.tickets.redeem(ticket, client) {
+            inner.verdicts.token_passed.inc();
+            return Ok(Caller::new(identity, presented, failed_open));
+        }
+        if inner.is_no_op {
+            return Ok(nobody(None));
+        }
+        let asking = Asking { caller: &nobody(None), operation: Action::Subscribe, resource: None };
+        let finding: Finding = Finding::Deny("the ticket is unknown, used or too old".into());
+        inner.judged(filter::TOKEN, DeniedKind::Unauthenticated, finding, &asking)?;
+        Ok(nobody(Some(filter::TOKEN)))
+    }
+
+    /// Whether connections of the caller's tenant are limited.
+    pub fn limits_connections(&self, caller: &Caller) -> bool {
+        self.0.parts.quota.limits(caller.tenant()).connections.is_some()
+    }
+
     /// Whether the body of a signed request has to be kept for [`Self::verify`].
     pub fn verifies_signatures(&self) -> bool {
         self.0.parts.chain.signature.is_some()
@@ -225,6 +264,10 @@ impl SecurityGate {
     pub fn glance(&self, caller: &Caller, head: &SignedHead<'_>, operation: Action) -> Result<(), Denied> {
         let inner = &*self.0;
         let Some(filter) = &inner.parts.chain.signature else { return Ok(()) };
+        if caller.identity().credential == CredentialKind::Ticket {
+            // Whoever asked for it signed that.
+            return Ok(());
+        }
         if inner.parts.mode == Mode::Permissive || (filter.takes_legacy() && operation == Action::Publish) {
             // Decided, counted and audited once, when the body is there.
             return Ok(());
@@ -250,7 +293,8 @@ impl SecurityGate {
         operation: Action,
     ) -> Result<Verified, Denied> {
         let inner = &*self.0;
-        let Some(filter) = &inner.parts.chain.signature else {
+        let is_ticket = caller.identity().credential == CredentialKind::Ticket;
+        let Some(filter) = inner.parts.chain.signature.as_ref().filter(|_| !is_ticket) else {
             return Ok(Verified { caller: caller.clone(), by_event: false });
         };
         let now = inner.parts.clock.now();
@@ -281,9 +325,8 @@ impl SecurityGate {
         operation: Action,
         resource: Resource<'_>,
     ) -> Ownership {
-        let inner = &*self.0;
         let principal = caller.principal().map(crate::Principal::as_str);
-        if inner.is_no_op || owner.is_none() || owner == principal {
+        if owner.is_none() || owner == principal {
             return Ownership::Granted;
         }
         self.not_owned(caller, operation, resource)
@@ -292,6 +335,9 @@ impl SecurityGate {
     /// Decides about something that is known to be somebody else's, and keeps the decision.
     pub fn not_owned(&self, caller: &Caller, operation: Action, resource: Resource<'_>) -> Ownership {
         let inner = &*self.0;
+        if inner.is_no_op {
+            return Ownership::Granted;
+        }
         let asking = Asking { caller, operation, resource: Some(resource) };
         let finding: Finding = Finding::Deny("it is another principal's".into());
         match inner.judged(filter::OWNER, DeniedKind::Forbidden, finding, &asking) {
