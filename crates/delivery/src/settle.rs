@@ -141,6 +141,9 @@ fn settled(outcomes: &[SettleOutcome]) -> u64 {
     outcomes.iter().filter(|outcome| **outcome == SettleOutcome::Settled).count() as u64
 }
 
+/// A group with the deliveries of a request that are of it, each with its place.
+type OfGroup<'a> = (&'a Arc<Group>, Vec<(usize, DeliveryRef)>);
+
 /// What a verb did in one group.
 #[derive(Debug, Default)]
 struct Done {
@@ -157,7 +160,7 @@ struct Done {
 impl Inner {
     async fn settle(self: &Arc<Self>, deliveries: &Deliveries, verb: Verb) -> Vec<SettleOutcome> {
         let mut outcomes = vec![SettleOutcome::Unknown; deliveries.resolved.len()];
-        let mut by_group: HashMap<u64, (&Arc<Group>, Vec<(usize, DeliveryRef)>)> = HashMap::new();
+        let mut by_group: HashMap<u64, OfGroup<'_>> = HashMap::new();
         for (place, known) in deliveries.resolved.iter().enumerate() {
             if let Some((delivery, group)) = known {
                 by_group

@@ -4,6 +4,7 @@
 //! before a subscribe does; a cursor has moved before an ack is told. What stands behind (log, ledger, Meta) is
 //! never waited for without a bound: the log's is the publish timeout, the others have their own.
 
+mod access;
 mod consume;
 mod publish;
 mod signals;
@@ -14,8 +15,10 @@ use std::time::Duration;
 
 use mesh_delivery::{Groups, ReliableDispatcher};
 use mesh_frame::{Epoch, Limits, TenantId};
+use mesh_gate::SecurityGate;
 use mesh_storage::{Deduplicator, Storage};
 
+pub use access::{Hidden, UsableClient};
 pub use consume::{Ack, Extend, Nack, OpenStream, Poll, ReceiveError, Reject};
 pub use publish::{PublishBatch, PublishError, PublishEvent, Stored, StoredBatch};
 pub use signals::IntakeSignals;
@@ -52,6 +55,7 @@ impl IntakeSettings {
 /// The intake; clones share what they stand on.
 #[derive(Clone)]
 pub struct Intake {
+    gate: SecurityGate,
     storage: Storage,
     dispatcher: ReliableDispatcher,
     groups: Groups,
@@ -61,15 +65,21 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// The intake of a log and of what delivers from it.
+    /// The intake behind a gate, of a log and of what delivers from it.
     pub fn new(
+        gate: SecurityGate,
         storage: Storage,
         dispatcher: ReliableDispatcher,
         groups: Groups,
         settings: IntakeSettings,
         signals: IntakeSignals,
     ) -> Self {
-        Self { storage, dispatcher, groups, settings, signals, waiting_polls: Default::default() }
+        Self { gate, storage, dispatcher, groups, settings, signals, waiting_polls: Default::default() }
+    }
+
+    /// The gate before it.
+    pub fn gate(&self) -> &SecurityGate {
+        &self.gate
     }
 
     /// How large events may be.

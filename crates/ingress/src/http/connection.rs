@@ -18,10 +18,12 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
 };
+use mesh_gate::CertificateNames;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower::Service as _;
 
 use super::{
-    socket::WatchedSocket,
+    connection_tenants::ConnectionTenants,
     watch::{InFlight, LOOK_AGAIN, Watch},
 };
 
@@ -30,14 +32,18 @@ use super::{
 pub struct Remote(pub SocketAddr);
 
 /// Serves a connection until it ends, is told to, or runs out of patience.
-pub(super) async fn serve(
-    socket: WatchedSocket,
+pub(super) async fn serve<S>(
+    socket: S,
     remote: SocketAddr,
+    certificate: Option<Arc<CertificateNames>>,
     watch: Arc<Watch>,
     protocol: &Builder<TokioExecutor>,
     router: Router,
-) {
-    let service = Watched { router, remote, watch: watch.clone() };
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let tenants = ConnectionTenants::default();
+    let service = Watched { router, remote, certificate, tenants, watch: watch.clone() };
     let mut connection = pin!(protocol.serve_connection_with_upgrades(TokioIo::new(socket), service));
     let mut timer = pin!(tokio::time::sleep(watch.left()));
     let mut finishing = false;
@@ -77,6 +83,8 @@ pub(super) async fn serve(
 struct Watched {
     router: Router,
     remote: SocketAddr,
+    certificate: Option<Arc<CertificateNames>>,
+    tenants: ConnectionTenants,
     watch: Arc<Watch>,
 }
 
@@ -88,7 +96,12 @@ impl Service<hyper::Request<Incoming>> for Watched {
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let guard = self.watch.request(request.version() == Version::HTTP_2);
         let mut request: Request = request.map(Body::new);
-        request.extensions_mut().insert(Remote(self.remote));
+        let extensions = request.extensions_mut();
+        extensions.insert(Remote(self.remote));
+        extensions.insert(self.tenants.clone());
+        if let Some(certificate) = &self.certificate {
+            extensions.insert(certificate.clone());
+        }
         // A router is always ready.
         let answer = self.router.clone().call(request);
         Answering { answer, guard: Some(guard) }

@@ -1,6 +1,7 @@
 //! The edge: what every request of the traffic port goes through, in one order.
 //!
-//! Method, readiness, credential, declared length, body, parameters, parse, gate, intake. A panic on the way is
+//! Method, readiness, credential, the tenant's connections, declared length, the signature's head, body, signature,
+//! parameters, parse, gate, intake. Whoever is not known costs the head of a request. A panic on the way is
 //! answered with 500 and logged; the connection and the process go on. The API document alone is open: it is
 //! answered after the method.
 
@@ -23,14 +24,21 @@ use http::{
     request::Parts,
 };
 use mesh_base::{Lease, Stop};
-use mesh_gate::{Action, Admitted, Caller, Denied, Presented, Protocol, Resource, SecurityGate};
+use mesh_frame::{ClientId, Event, TopicName};
+use mesh_gate::{
+    Action, Admitted, Caller, CertificateNames, Cost, Denied, Exceeded, Presented, Protocol, Resource,
+    SecurityGate, SignedHead, Verified,
+};
 
 use super::{
     BodyLimits, Operation, Readiness, Remote,
     answer::json,
     body::{BodyReader, discard},
+    connection_tenants::ConnectionTenants,
     errors::{ApiError, ErrorCode},
-    poll, publish, routes, settle, stream, subscribe,
+    poll, publish,
+    query::Query,
+    routes, settle, stream, subscribe, ticket,
 };
 use crate::Intake;
 
@@ -45,6 +53,8 @@ pub struct HttpEdgeSettings {
     pub stream_keep_alive: Duration,
     /// Where clients reach this very instance; empty: wherever they reached it.
     pub instance_url: String,
+    /// The origins whose pages may call, such as `https://app.example`; `*`: all of them.
+    pub cors_origins: Vec<String>,
     /// The API document that `/openapi.json` shows.
     pub document: Bytes,
 }
@@ -57,6 +67,7 @@ impl Default for HttpEdgeSettings {
             // Clients are promised fifteen seconds.
             stream_keep_alive: Duration::from_secs(14),
             instance_url: String::new(),
+            cors_origins: Vec::new(),
             document: crate::openapi().to_string().into(),
         }
     }
@@ -68,7 +79,6 @@ pub struct HttpEdge(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    gate: SecurityGate,
     intake: Intake,
     bodies: BodyReader,
     answers_in_flight: Arc<AtomicU64>,
@@ -79,31 +89,25 @@ struct Inner {
 
 impl HttpEdge {
     /// The edge before an intake. `stop` ends waiting polls and streams; until `readiness` is open every route is `not_ready`.
-    pub fn new(
-        gate: SecurityGate,
-        intake: Intake,
-        settings: HttpEdgeSettings,
-        readiness: Readiness,
-        stop: Stop,
-    ) -> Self {
+    pub fn new(intake: Intake, settings: HttpEdgeSettings, readiness: Readiness, stop: Stop) -> Self {
         let bodies = BodyReader::new(settings.body);
-        Self(Arc::new(Inner {
-            gate,
-            intake,
-            bodies,
-            answers_in_flight: Arc::default(),
-            settings,
-            readiness,
-            stop,
-        }))
+        Self(Arc::new(Inner { intake, bodies, answers_in_flight: Arc::default(), settings, readiness, stop }))
     }
 
     pub(super) fn intake(&self) -> &Intake {
         &self.0.intake
     }
 
+    pub(super) fn gate(&self) -> &SecurityGate {
+        self.0.intake.gate()
+    }
+
     pub(super) fn stop(&self) -> &Stop {
         &self.0.stop
+    }
+
+    pub(super) fn cors_origins(&self) -> &[String] {
+        &self.0.settings.cors_origins
     }
 
     pub(super) fn instance_url(&self) -> &str {
@@ -128,18 +132,72 @@ impl HttpEdge {
         resource: Resource<'_>,
         value: T,
     ) -> Result<Admitted<T>, ApiError> {
-        self.0.gate.admit(caller, action, resource, value).map_err(|denied| self.denied(denied))
+        self.gate().admit(caller, action, resource, value).map_err(|denied| self.denied(denied))
     }
 
-    fn authenticate(&self, parts: &Parts) -> Result<Caller, ApiError> {
+    /// Asks the gate about a publish, which takes from what the tenant and the topic may.
+    pub(super) fn admit_publish<T>(
+        &self,
+        caller: &Caller,
+        topic: &TopicName,
+        cost: Cost,
+        value: T,
+    ) -> Result<Admitted<T>, ApiError> {
+        self.gate().admit_publish(caller, topic, cost, value).map_err(|denied| self.denied(denied))
+    }
+
+    /// Verifies what events carry themselves, where the request was not signed.
+    pub(super) fn verify_events(&self, verified: &Verified, events: &[Event]) -> Result<Caller, ApiError> {
+        let mut caller = verified.caller.clone();
+        if verified.by_event {
+            for event in events {
+                caller = self.gate().verify_event(&caller, event).map_err(|denied| self.denied(denied))?;
+            }
+        }
+        Ok(caller)
+    }
+
+    /// The tenant has as many subscriptions as it may.
+    pub(super) fn subscriptions_exceeded(&self, caller: &Caller, topic: &TopicName) -> ApiError {
+        let exceeded = Exceeded { what: "subscriptions", retry_after: Duration::from_secs(1) };
+        let resource = Resource::Topic(topic);
+        self.denied(self.gate().quota_exceeded(caller, Action::Subscribe, resource, exceeded))
+    }
+
+    fn authenticate(&self, parts: &Parts, operation: Operation, action: Action) -> Result<Caller, ApiError> {
         let mut values = parts.headers.get_all(AUTHORIZATION).iter();
         let authorization = values.next().map(HeaderValue::as_bytes);
         if values.next().is_some() {
             return Err(ApiError::invalid("there is more than one Authorization header"));
         }
-        let remote = parts.extensions.get::<Remote>().map(|remote| remote.0);
-        let presented = Presented { authorization, remote, protocol: Protocol::Http };
-        self.0.gate.authenticate(&presented).map_err(|denied| self.denied(denied))
+        let presented = Presented {
+            authorization,
+            certificate: parts.extensions.get::<Arc<CertificateNames>>().map(|names| &**names),
+            trace: parts.headers.get("traceparent").and_then(|trace| trace.to_str().ok()),
+            remote: parts.extensions.get::<Remote>().map(|remote| remote.0),
+            protocol: Protocol::Http,
+        };
+        if operation == Operation::Stream && authorization.is_none() {
+            let query = Query::of(&parts.uri);
+            if let Some(ticket) = query.get("ticket")? {
+                let client = query.required("clientId")?;
+                let client = ClientId::new(&client).map_err(|error| ApiError::of_name("clientId", error))?;
+                let redeemed = self.gate().redeem(&ticket, &client, &presented);
+                return redeemed.map_err(|denied| self.denied(denied));
+            }
+        }
+        self.gate().authenticate(&presented, action).map_err(|denied| self.denied(denied))
+    }
+
+    /// Counts the connection among the tenant's, once, until it ends.
+    fn count_connection(&self, parts: &Parts, caller: &Caller, action: Action) -> Result<(), ApiError> {
+        if !self.gate().limits_connections(caller) {
+            return Ok(());
+        }
+        let Some(tenants) = parts.extensions.get::<ConnectionTenants>() else { return Ok(()) };
+        tenants
+            .count(caller.tenant(), || self.gate().connection(caller, action))
+            .map_err(|denied| ApiError { closes: true, ..self.denied(denied) })
     }
 
     fn denied(&self, denied: Denied) -> ApiError {
@@ -195,17 +253,25 @@ async fn run(
     if !inner.readiness.is_ready() {
         return Err(ApiError::new(ErrorCode::NotReady, "the server is starting or stopping"));
     }
-    let caller = edge.authenticate(parts)?;
+    let Some(action) = operation.action() else { return Ok(document(edge)) };
+    let caller = edge.authenticate(parts, operation, action)?;
+    edge.count_connection(parts, &caller, action)?;
     inner.bodies.check_declared(&parts.headers, body)?;
+    with_head(parts, |head| edge.gate().glance(&caller, head, action))
+        .map_err(|denied| edge.denied(denied))?;
     *body_asked_for = true;
     let body = inner.bodies.read(body).await?;
+    let verified = with_head(parts, |head| edge.gate().verify(&caller, head, &body.bytes, action));
+    let verified = verified.map_err(|denied| edge.denied(denied))?;
+    let caller = verified.caller.clone();
     match operation {
-        Operation::Publish => publish::publish(edge, &caller, parts, body).await,
-        Operation::PublishBatch => publish::publish_batch(edge, &caller, parts, body).await,
+        Operation::Publish => publish::publish(edge, &verified, parts, body).await,
+        Operation::PublishBatch => publish::publish_batch(edge, &verified, parts, body).await,
         Operation::Subscribe => subscribe::subscribe(edge, &caller, &body.bytes).await,
         Operation::Unsubscribe => subscribe::unsubscribe(edge, &caller, &body.bytes).await,
         Operation::Poll => poll::poll(edge, &caller, parts).await,
-        Operation::Stream => stream::stream(edge, &caller, parts),
+        Operation::Stream => stream::stream(edge, &caller, parts).await,
+        Operation::Ticket => ticket::ticket(edge, &caller, &body.bytes),
         Operation::Ack => settle::ack(edge, &caller, &body.bytes).await,
         Operation::Nack => settle::nack(edge, &caller, &body.bytes).await,
         Operation::Extend => settle::extend(edge, &caller, &body.bytes).await,
@@ -214,15 +280,27 @@ async fn run(
     }
 }
 
+/// The head of a request as signatures cover it.
+fn with_head<T>(parts: &Parts, verify: impl FnOnce(&SignedHead<'_>) -> T) -> T {
+    let header = |name: &str| parts.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    verify(&SignedHead {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        query: parts.uri.query(),
+        header: &header,
+    })
+}
+
 /// Answers with an error. What is left of the body is read for a moment first: a connection that is closed
 /// with unread input is reset, and the client would lose the answer.
 pub(super) async fn refuse(error: ApiError, parts: &Parts, mut body: Body, body_asked_for: bool) -> Response {
     // A client that waits to be asked for the body has sent nothing, and need not.
     let waits_to_be_asked = !body_asked_for && parts.headers.contains_key(EXPECT);
     let too_slow = error.code == ErrorCode::Timeout;
+    let closes = error.closes;
     let is_read = !waits_to_be_asked && !too_slow && discard(&mut body).await;
     let mut response = error.into_response();
-    if !is_read && parts.version < Version::HTTP_2 {
+    if (!is_read || closes) && parts.version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response

@@ -19,7 +19,7 @@ use mesh_frame::{EventError, EventErrorKind, NameError};
 use mesh_gate::{Denied, DeniedKind};
 use mesh_storage::TopicError;
 
-use crate::intake::{PublishError, ReceiveError};
+use crate::intake::{Hidden, PublishError, ReceiveError};
 
 /// Declares the codes with their status and meaning, so that no list of them can miss one.
 macro_rules! error_codes {
@@ -103,13 +103,15 @@ pub struct ApiError {
     pub message: String,
     /// When to try again, where that helps.
     pub retry_after: Option<Duration>,
+    /// Whether the connection ends with the answer.
+    pub closes: bool,
 }
 
 impl ApiError {
     /// An error; 503 says when to try again.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         let retry_after = (code.status() == 503).then_some(Duration::from_secs(1));
-        Self { code, message: message.into(), retry_after }
+        Self { code, message: message.into(), retry_after, closes: false }
     }
 
     /// A parameter or member that cannot be used.
@@ -183,7 +185,9 @@ impl From<Denied> for ApiError {
             DeniedKind::RateLimited => ErrorCode::RateLimited,
             DeniedKind::QuotaExceeded => ErrorCode::QuotaExceeded,
         };
-        Self { code, message: denied.reason, retry_after: denied.retry_after }
+        let mut error = Self::new(code, denied.reason);
+        error.retry_after = denied.retry_after;
+        error
     }
 }
 
@@ -257,7 +261,8 @@ pub(super) fn ledger_unavailable(full: bool) -> ApiError {
 impl From<PollError> for ApiError {
     fn from(error: PollError) -> Self {
         match error {
-            PollError::UnknownClient => {
+            // Nobody is told of a client that is not theirs.
+            PollError::UnknownClient | PollError::NotYours => {
                 Self::new(ErrorCode::UnknownClient, PollError::UnknownClient.to_string())
             }
             PollError::Expired => Self::new(ErrorCode::SubscriptionExpired, PollError::Expired.to_string()),
@@ -274,7 +279,14 @@ impl From<ReceiveError> for ApiError {
                 ..Self::new(ErrorCode::QuotaExceeded, error.to_string())
             },
             ReceiveError::Poll(error) => error.into(),
+            ReceiveError::Adopt(error) => error.into(),
         }
+    }
+}
+
+impl From<Hidden> for ApiError {
+    fn from(_: Hidden) -> Self {
+        PollError::UnknownClient.into()
     }
 }
 
@@ -286,6 +298,16 @@ impl From<SubscribeError> for ApiError {
                 ErrorCode::QuotaExceeded,
                 format!("the client already has {most} subscriptions, which is the most it may have"),
             ),
+            SubscribeError::TenantFull(most) => Self {
+                retry_after: Some(Duration::from_secs(1)),
+                ..Self::new(
+                    ErrorCode::QuotaExceeded,
+                    format!("the tenant already has {most} subscriptions, which is the most it may have"),
+                )
+            },
+            SubscribeError::NotYours => {
+                Self::new(ErrorCode::ClientConflict, "the client id belongs to another principal")
+            }
             SubscribeError::GroupConflict { setting } => Self::new(
                 ErrorCode::GroupConflict,
                 format!(

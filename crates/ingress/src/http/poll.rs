@@ -24,12 +24,14 @@ pub(super) async fn poll(edge: &HttpEdge, caller: &Caller, parts: &Parts) -> Res
         ClientId::new(&query.required("clientId")?).map_err(|error| ApiError::of_name("clientId", error))?;
     let most = query.number("max", 1, 100, 1_000)?;
     let timeout = query.number("timeoutMs", 0, 1_000, 60_000)?;
+    let client = edge.intake().client(caller, client, Action::Subscribe)?;
+    let (id, topics) = (client.id().clone(), client.topics().to_vec());
     let poll = Poll {
-        client: client.clone(),
+        client,
         most: usize::try_from(most).expect("a thousand at most"),
         timeout: Duration::from_millis(timeout),
     };
-    let admitted = edge.admit(caller, Action::Subscribe, Resource::Client(&client), poll)?;
+    let admitted = edge.admit(caller, Action::Subscribe, Resource::Client(&id, &topics), poll)?;
     let answer = tokio::select! {
         biased;
         answer = edge.intake().poll(admitted) => answer?,

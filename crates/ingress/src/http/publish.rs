@@ -9,7 +9,7 @@ use http::{
     request::Parts,
 };
 use mesh_frame::{ContentMode, Event, Limits, TopicName, parse_batch, parse_binary, parse_structured};
-use mesh_gate::{Action, Caller, Resource};
+use mesh_gate::{Cost, Verified};
 
 use super::{
     answer::{json, push_number, push_number_text},
@@ -22,15 +22,17 @@ use crate::intake::{PublishBatch, PublishEvent};
 
 pub(super) async fn publish(
     edge: &HttpEdge,
-    caller: &Caller,
+    verified: &Verified,
     parts: &Parts,
     body: ReadBody,
 ) -> Result<Response, ApiError> {
     let topic = topic_of(parts)?;
     let event = event_of(&parts.headers, &body, edge.intake().limits())?;
+    let cost = Cost { events: 1, bytes: body.bytes.len() as u64 };
     drop(body);
+    let caller = edge.verify_events(verified, std::slice::from_ref(&event))?;
     let request = PublishEvent { topic: topic.clone(), event };
-    let admitted = edge.admit(caller, Action::Publish, Resource::Topic(&topic), request)?;
+    let admitted = edge.admit_publish(&caller, &topic, cost, request)?;
     let stored = edge.intake().publish(admitted).await?;
     let mut text = Vec::with_capacity(96 + stored.topic.as_str().len());
     text.extend_from_slice(b"{\"status\":\"accepted\",\"topic\":\"");
@@ -49,15 +51,17 @@ pub(super) async fn publish(
 
 pub(super) async fn publish_batch(
     edge: &HttpEdge,
-    caller: &Caller,
+    verified: &Verified,
     parts: &Parts,
     body: ReadBody,
 ) -> Result<Response, ApiError> {
     let topic = topic_of(parts)?;
     let events = events_of(&parts.headers, &body, edge.intake().limits())?;
+    let cost = Cost { events: events.len() as u64, bytes: body.bytes.len() as u64 };
     drop(body);
+    let caller = edge.verify_events(verified, &events)?;
     let request = PublishBatch { topic: topic.clone(), events };
-    let admitted = edge.admit(caller, Action::Publish, Resource::Topic(&topic), request)?;
+    let admitted = edge.admit_publish(&caller, &topic, cost, request)?;
     let stored = edge.intake().publish_batch(admitted).await?;
     let mut text = Vec::with_capacity(48);
     text.extend_from_slice(b"{\"status\":\"accepted\",\"count\":");

@@ -2,14 +2,20 @@
 //!
 //! Paths match exactly. A known path with another method is 405 with `Allow`, anything else 404, both as JSON.
 
+use std::time::Duration;
+
 use axum::{
     Router,
     extract::Request,
     response::{IntoResponse, Response},
     routing::{MethodFilter, on},
 };
-use http::{HeaderValue, Method, header::ALLOW};
+use http::{
+    HeaderValue, Method,
+    header::{ALLOW, RETRY_AFTER},
+};
 use mesh_gate::Action;
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::{
     edge::{HttpEdge, handle, refuse},
@@ -39,8 +45,17 @@ pub enum Operation {
     Extend,
     /// Makes deliveries dead letters.
     Reject,
+    /// Gives a ticket for a stream.
+    Ticket,
     /// Shows the API document.
     Document,
+}
+
+impl Operation {
+    /// What the gate is asked for; `None`: nothing.
+    pub fn action(self) -> Option<Action> {
+        ROUTES.iter().find(|route| route.operation == self).and_then(|route| route.action)
+    }
 }
 
 /// One route.
@@ -131,6 +146,13 @@ pub const ROUTES: &[Route] = &[
         summary: "Make deliveries dead letters now; stored before 200",
     },
     Route {
+        method: Method::POST,
+        path: "/events/ticket",
+        operation: Operation::Ticket,
+        action: Some(Action::Subscribe),
+        summary: "A ticket that stands for the credential when a browser opens a stream: good once, for a minute",
+    },
+    Route {
         method: Method::GET,
         path: "/openapi.json",
         operation: Operation::Document,
@@ -152,7 +174,30 @@ pub fn router(edge: &HttpEdge) -> Router {
         };
         router = router.route(route.path, on(method, handler));
     }
-    router.fallback(not_found).method_not_allowed_fallback(method_not_allowed)
+    let router = router.fallback(not_found).method_not_allowed_fallback(method_not_allowed);
+    match cors(edge.cors_origins()) {
+        Some(layer) => router.layer(layer),
+        None => router,
+    }
+}
+
+/// What lets pages of other origins call; `None`: no origin may.
+fn cors(origins: &[String]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let origins = if origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(origins.iter().filter_map(|origin| HeaderValue::try_from(origin).ok()))
+    };
+    let layer = CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([RETRY_AFTER])
+        .max_age(Duration::from_secs(600));
+    Some(layer)
 }
 
 /// The answer where there is no route.

@@ -27,6 +27,7 @@ use super::{
     connection,
     connections::Connections,
     socket::WatchedSocket,
+    tls::Tls,
     watch::{Patience, Watch},
 };
 
@@ -45,6 +46,8 @@ pub struct HttpServerSettings {
     pub patience: Patience,
     /// How long connections may go on after the stop was signalled.
     pub drain_timeout: Duration,
+    /// Its TLS; `None`: it speaks plainly.
+    pub tls: Option<Arc<Tls>>,
 }
 
 impl HttpServerSettings {
@@ -63,6 +66,7 @@ impl HttpServerSettings {
             max_connections: 10_000,
             patience,
             drain_timeout: Duration::from_secs(20),
+            tls: None,
         }
     }
 }
@@ -136,6 +140,8 @@ impl HttpServer {
         let listener = TcpListener::from_std(listener)?;
         let running = Arc::new(Running {
             protocol: protocol(&settings),
+            tls: settings.tls.clone(),
+            handshake: settings.patience.head,
             connections: Connections::new(signals.connections.clone()),
             router,
             clock,
@@ -165,6 +171,9 @@ impl HttpServer {
 /// What a running server shares with its connections.
 struct Running {
     protocol: Builder<TokioExecutor>,
+    tls: Option<Arc<Tls>>,
+    /// How long a TLS handshake may take.
+    handshake: Duration,
     connections: Arc<Connections>,
     router: Router,
     clock: Clock,
@@ -247,7 +256,23 @@ fn start(
     running.tasks.spawn("http connection", async move {
         let _listed = listed;
         let socket = WatchedSocket::new(stream, watch.clone(), place);
-        connection::serve(socket, remote, watch, &served.protocol, served.router.clone()).await;
+        let (protocol, router) = (&served.protocol, served.router.clone());
+        match &served.tls {
+            None => connection::serve(socket, remote, None, watch, protocol, router).await,
+            Some(tls) => {
+                let shaken = tokio::select! {
+                    shaken = tokio::time::timeout(served.handshake, tls.accept(socket)) => shaken,
+                    () = watch.finishing() => return,
+                };
+                match shaken {
+                    Ok(Ok((stream, certificate))) => {
+                        connection::serve(stream, remote, certificate, watch, protocol, router).await;
+                    }
+                    Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS handshake"),
+                    Err(_elapsed) => tracing::debug!(%remote, "the TLS handshake took too long"),
+                }
+            }
+        }
     });
 }
 

@@ -1,10 +1,11 @@
 //! `POST /events/ack`, `/nack`, `/extend`, `/reject`: one delivery id, or an array of them with an outcome each.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use axum::response::Response;
 use http::StatusCode;
-use mesh_delivery::{DELAY_MS, EXTEND_MS, SettleOutcome};
+use mesh_delivery::{DELAY_MS, Deliveries, EXTEND_MS, SettleOutcome};
+use mesh_frame::TopicName;
 use mesh_gate::{Action, Admitted, Caller, Resource};
 
 use super::{
@@ -19,14 +20,14 @@ use crate::intake::{Ack, Extend, Nack, Reject};
 const MOST_IDS: usize = 10_000;
 
 pub(super) async fn ack(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Result<Response, ApiError> {
-    let asked = Asked::read(&JsonObject::parse(body)?)?;
+    let mut asked = Asked::read(&JsonObject::parse(body)?)?;
     let ack = asked.admit(edge, caller, |deliveries| Ack { deliveries })?;
     asked.answer("acked", &edge.intake().ack(ack).await)
 }
 
 pub(super) async fn nack(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Result<Response, ApiError> {
     let request = JsonObject::parse(body)?;
-    let asked = Asked::read(&request)?;
+    let mut asked = Asked::read(&request)?;
     let delay = request.number(DELAY_MS)?.map(Duration::from_millis);
     let reason = request.text("reason")?;
     let nack = asked.admit(edge, caller, |deliveries| Nack { deliveries, delay, reason })?;
@@ -35,7 +36,7 @@ pub(super) async fn nack(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Resul
 
 pub(super) async fn extend(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Result<Response, ApiError> {
     let request = JsonObject::parse(body)?;
-    let asked = Asked::read(&request)?;
+    let mut asked = Asked::read(&request)?;
     let by = request.number(EXTEND_MS)?.ok_or_else(|| ApiError::missing(EXTEND_MS.name))?;
     let by = Duration::from_millis(by);
     let extend = asked.admit(edge, caller, |deliveries| Extend { deliveries, by })?;
@@ -44,7 +45,7 @@ pub(super) async fn extend(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Res
 
 pub(super) async fn reject(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Result<Response, ApiError> {
     let request = JsonObject::parse(body)?;
-    let asked = Asked::read(&request)?;
+    let mut asked = Asked::read(&request)?;
     let reason = request.text("reason")?;
     let reject = asked.admit(edge, caller, |deliveries| Reject { deliveries, reason })?;
     asked.answer("rejected", &edge.intake().reject(reject).await)
@@ -55,6 +56,8 @@ struct Asked {
     ids: Vec<String>,
     /// It named them as an array, and gets one back.
     is_array: bool,
+    /// The places of those that are of a topic which the caller may not have.
+    forbidden: Vec<usize>,
 }
 
 impl Asked {
@@ -69,21 +72,33 @@ impl Asked {
         if ids.len() > MOST_IDS {
             return Err(ApiError::invalid(format!("`deliveryId` must not have more than {MOST_IDS} ids")));
         }
-        Ok(Self { ids, is_array })
+        Ok(Self { ids, is_array, forbidden: Vec::new() })
     }
 
     fn admit<T>(
-        &self,
+        &mut self,
         edge: &HttpEdge,
         caller: &Caller,
-        of: impl FnOnce(Vec<String>) -> T,
+        of: impl FnOnce(Deliveries) -> T,
     ) -> Result<Admitted<T>, ApiError> {
-        edge.admit(caller, Action::Subscribe, Resource::Deliveries(&self.ids), of(self.ids.clone()))
+        let (intake, gate) = (edge.intake(), edge.intake().gate());
+        let mut deliveries = intake.deliveries(caller, &self.ids);
+        let topics = if gate.is_open() { Vec::new() } else { deliveries.topics() };
+        // One topic that the caller may have admits the request; the others are asked about one by one.
+        let mut judged: HashMap<&TopicName, bool> = HashMap::new();
+        for (place, topic) in topics.iter().enumerate().filter(|_| self.is_array) {
+            let Some(topic) = topic else { continue };
+            if !*judged.entry(topic).or_insert_with(|| gate.may_receive(caller, topic)) {
+                deliveries.hide(place);
+                self.forbidden.push(place);
+            }
+        }
+        edge.admit(caller, Action::Subscribe, Resource::Deliveries(&topics), of(deliveries))
     }
 
     fn answer(&self, status: &str, outcomes: &[SettleOutcome]) -> Result<Response, ApiError> {
         if self.is_array {
-            return Ok(json(StatusCode::OK, written(&self.ids, status, outcomes)));
+            return Ok(json(StatusCode::OK, written(&self.ids, status, outcomes, &self.forbidden)));
         }
         match outcomes.first().expect("one outcome an id") {
             SettleOutcome::Settled => Ok(json(StatusCode::OK, format!("{{\"status\":\"{status}\"}}"))),
@@ -96,7 +111,8 @@ impl Asked {
     }
 }
 
-fn written(ids: &[String], status: &str, outcomes: &[SettleOutcome]) -> Vec<u8> {
+/// `forbidden`: places in rising order.
+fn written(ids: &[String], status: &str, outcomes: &[SettleOutcome], forbidden: &[usize]) -> Vec<u8> {
     let mut text = Vec::with_capacity(16 + ids.iter().map(|id| id.len() + 48).sum::<usize>());
     text.extend_from_slice(b"{\"results\":[");
     for (place, (id, outcome)) in ids.iter().zip(outcomes).enumerate() {
@@ -104,6 +120,9 @@ fn written(ids: &[String], status: &str, outcomes: &[SettleOutcome]) -> Vec<u8> 
         push_text(&mut text, id);
         let (member, word) = match outcome {
             SettleOutcome::Settled => ("status", status),
+            SettleOutcome::Unknown if forbidden.binary_search(&place).is_ok() => {
+                ("error", ErrorCode::Forbidden.as_str())
+            }
             SettleOutcome::Unknown => ("error", ErrorCode::UnknownDelivery.as_str()),
             SettleOutcome::Unavailable { full: true } => ("error", ErrorCode::StorageFull.as_str()),
             SettleOutcome::Unavailable { full: false } => ("error", ErrorCode::LedgerUnavailable.as_str()),
@@ -130,7 +149,10 @@ mod tests {
             SettleOutcome::Unavailable { full: true },
         ];
         let expected = r#"{"results":[{"deliveryId":"a","status":"nacked"},{"deliveryId":"b\"","error":"unknown_delivery"},{"deliveryId":"c","error":"ledger_unavailable"},{"deliveryId":"d","error":"storage_full"}]}"#;
-        assert_eq!(String::from_utf8(written(&ids, "nacked", &outcomes)).expect("JSON"), expected);
-        assert_eq!(written(&[], "acked", &[]), b"{\"results\":[]}");
+        assert_eq!(String::from_utf8(written(&ids, "nacked", &outcomes, &[])).expect("JSON"), expected);
+        let refused = r#"{"results":[{"deliveryId":"a","error":"unknown_delivery"},{"deliveryId":"b\"","error":"forbidden"}]}"#;
+        let unknown = [SettleOutcome::Unknown; 2];
+        assert_eq!(String::from_utf8(written(&ids[..2], "acked", &unknown, &[1])).expect("JSON"), refused);
+        assert_eq!(written(&[], "acked", &[], &[]), b"{\"results\":[]}");
     }
 }

@@ -18,13 +18,15 @@ use crate::intake::OpenStream;
 /// Tells proxies of a common kind not to hold events back.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-pub(super) fn stream(edge: &HttpEdge, caller: &Caller, parts: &Parts) -> Result<Response, ApiError> {
+pub(super) async fn stream(edge: &HttpEdge, caller: &Caller, parts: &Parts) -> Result<Response, ApiError> {
     let query = Query::of(&parts.uri);
     let client =
         ClientId::new(&query.required("clientId")?).map_err(|error| ApiError::of_name("clientId", error))?;
-    let open = OpenStream { client: client.clone() };
-    let admitted = edge.admit(caller, Action::Subscribe, Resource::Client(&client), open)?;
-    let stream = edge.intake().stream(admitted)?;
+    let client = edge.intake().client(caller, client, Action::Subscribe)?;
+    let (id, topics) = (client.id().clone(), client.topics().to_vec());
+    let open = OpenStream { client };
+    let admitted = edge.admit(caller, Action::Subscribe, Resource::Client(&id, &topics), open)?;
+    let stream = edge.intake().stream(admitted).await?;
     let mut response = Response::new(Body::new(StreamBody::new(edge.clone(), stream)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use http::StatusCode;
-use mesh_delivery::Subscribed;
+use mesh_delivery::{SubscribeError, Subscribed};
 use mesh_frame::{ClientId, GroupName, TopicName};
 use mesh_gate::{Action, Caller, Resource};
 
@@ -13,13 +13,17 @@ use super::{
     json::JsonObject,
     subscribe_request,
 };
-use crate::intake::Unsubscribe;
+use crate::intake::{Hidden, Unsubscribe};
 
 pub(super) async fn subscribe(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Result<Response, ApiError> {
     let request = subscribe_request::parse(&JsonObject::parse(body)?, caller.tenant())?;
     let topic = request.topic.clone();
     let admitted = edge.admit(caller, Action::Subscribe, Resource::Topic(&topic), request)?;
-    let subscribed = edge.intake().subscribe(admitted).await?;
+    let subscribed = edge.intake().subscribe(admitted).await;
+    let subscribed = subscribed.map_err(|error| match error {
+        SubscribeError::TenantFull(_) => edge.subscriptions_exceeded(caller, &topic),
+        error => error.into(),
+    })?;
     Ok(json(StatusCode::OK, written(&subscribed, edge.instance_url())))
 }
 
@@ -53,9 +57,15 @@ pub(super) async fn unsubscribe(edge: &HttpEdge, caller: &Caller, body: &[u8]) -
     let group = request.text("group")?.map(|group| GroupName::new(&group)).transpose();
     let group = group.map_err(|error| ApiError::of_name("group", error))?;
     let delete_group = request.boolean("deleteGroup")?.unwrap_or(false);
-    let asked = Unsubscribe { client: client.clone(), topic, group, delete_group };
-    let admitted = edge.admit(caller, Action::Unsubscribe, Resource::Client(&client), asked)?;
-    let removed = edge.intake().unsubscribe(admitted).await?;
+    let client = edge.intake().client(caller, client, Action::Unsubscribe)?;
+    let (id, topics) = (client.id().clone(), client.topics().to_vec());
+    let asked = Unsubscribe { client, topic, group, delete_group };
+    let admitted = edge.admit(caller, Action::Unsubscribe, Resource::Client(&id, &topics), asked)?;
+    let removed = edge.intake().unsubscribe(admitted).await;
+    let removed = removed.map_err(|error| match error {
+        SubscribeError::NotYours => Hidden.into(),
+        error => ApiError::from(error),
+    })?;
     let text: &'static [u8] = if removed { b"{\"removed\":true}" } else { b"{\"removed\":false}" };
     Ok(json(StatusCode::OK, text))
 }

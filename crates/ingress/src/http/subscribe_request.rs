@@ -33,6 +33,8 @@ pub(super) fn parse(request: &JsonObject<'_>, tenant: &TenantId) -> Result<Subsc
         max_in_flight: max_in_flight.map(|most| u32::try_from(most).expect("the range fits")),
         start: request.raw("from")?.map_or(Ok(StartAt::Latest), |raw| read_start("from", raw))?,
         principal: None,
+        over_others: false,
+        most_of_tenant: None,
     })
 }
 

@@ -6,11 +6,12 @@
 //! is not used: it also runs while a kept connection is idle, and it is made anew for each request.
 
 use std::{
+    future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
-    task::Waker,
+    task::{Poll, Waker},
     time::Duration,
 };
 
@@ -119,6 +120,15 @@ impl Watch {
 
     pub(super) fn register(&self, waker: &Waker) {
         self.waker.register(waker);
+    }
+
+    /// Waits until the connection is told to end.
+    pub(super) async fn finishing(&self) {
+        poll_fn(|cx| {
+            self.register(cx.waker());
+            if self.is_finishing() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     pub(super) fn is_finishing(&self) -> bool {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use mesh_delivery::{Answer, ClientStream, PollError, SettleOutcome};
-use mesh_frame::ClientId;
+use mesh_delivery::{Answer, ClientStream, Deliveries, PollError, SettleOutcome, SubscribeError};
 use mesh_gate::Admitted;
 use thiserror::Error;
 
-use super::Intake;
+use super::{Intake, UsableClient};
 
 /// How many polls a client may have under way at once.
 const MOST_POLLS: usize = 64;
@@ -21,13 +20,16 @@ pub enum ReceiveError {
     /// Delivery has none.
     #[error(transparent)]
     Poll(#[from] PollError),
+    /// The client could not be written down as the caller's.
+    #[error(transparent)]
+    Adopt(#[from] SubscribeError),
 }
 
 /// Asks for deliveries.
 #[derive(Clone, Debug)]
 pub struct Poll {
     /// For whom.
-    pub client: ClientId,
+    pub client: UsableClient,
     /// How many at most.
     pub most: usize,
     /// How long to wait for the first.
@@ -38,21 +40,21 @@ pub struct Poll {
 #[derive(Clone, Debug)]
 pub struct OpenStream {
     /// For whom.
-    pub client: ClientId,
+    pub client: UsableClient,
 }
 
 /// Says that deliveries are done.
 #[derive(Clone, Debug)]
 pub struct Ack {
-    /// The ids they were handed out with.
-    pub deliveries: Vec<String>,
+    /// Which.
+    pub deliveries: Deliveries,
 }
 
 /// Gives deliveries back for another attempt.
 #[derive(Clone, Debug)]
 pub struct Nack {
-    /// The ids they were handed out with.
-    pub deliveries: Vec<String>,
+    /// Which.
+    pub deliveries: Deliveries,
     /// When they are due again; `None`: after the backoff.
     pub delay: Option<Duration>,
     /// Why, for the log.
@@ -62,8 +64,8 @@ pub struct Nack {
 /// Keeps deliveries for longer.
 #[derive(Clone, Debug)]
 pub struct Extend {
-    /// The ids they were handed out with.
-    pub deliveries: Vec<String>,
+    /// Which.
+    pub deliveries: Deliveries,
     /// How long from now.
     pub by: Duration,
 }
@@ -71,8 +73,8 @@ pub struct Extend {
 /// Makes deliveries dead letters.
 #[derive(Clone, Debug)]
 pub struct Reject {
-    /// The ids they were handed out with.
-    pub deliveries: Vec<String>,
+    /// Which.
+    pub deliveries: Deliveries,
     /// Why, for the log.
     pub reason: Option<String>,
 }
@@ -84,42 +86,47 @@ impl Intake {
     /// See [`ReceiveError`].
     pub async fn poll(&self, admitted: Admitted<Poll>) -> Result<Answer, ReceiveError> {
         let (poll, caller) = admitted.into_parts();
-        let entered = self.waiting_polls.enter(caller.tenant(), &poll.client, MOST_POLLS);
+        let client = poll.client.id();
+        let entered = self.waiting_polls.enter(caller.tenant(), client, MOST_POLLS);
         let _waiting = entered.ok_or(ReceiveError::TooManyPolls(MOST_POLLS))?;
-        Ok(self.dispatcher.poll(caller.tenant(), &poll.client, poll.most, poll.timeout).await?)
+        let receiver = self.receiver(&caller, &poll.client);
+        self.groups.adopt(&receiver, client).await?;
+        Ok(self.dispatcher.poll(&receiver, client, poll.most, poll.timeout).await?)
     }
 
     /// Opens a client's stream; one that it has open ends.
     ///
     /// # Errors
     /// See [`ReceiveError`].
-    pub fn stream(&self, admitted: Admitted<OpenStream>) -> Result<ClientStream, ReceiveError> {
+    pub async fn stream(&self, admitted: Admitted<OpenStream>) -> Result<ClientStream, ReceiveError> {
         let (open, caller) = admitted.into_parts();
-        Ok(self.dispatcher.stream(caller.tenant(), &open.client)?)
+        let receiver = self.receiver(&caller, &open.client);
+        self.groups.adopt(&receiver, open.client.id()).await?;
+        Ok(self.dispatcher.stream(&receiver, open.client.id())?)
     }
 
     /// Finishes deliveries; one outcome each, in their order.
     pub async fn ack(&self, admitted: Admitted<Ack>) -> Vec<SettleOutcome> {
-        let (ack, caller) = admitted.into_parts();
-        self.dispatcher.ack(caller.tenant(), &ack.deliveries).await
+        let (ack, _) = admitted.into_parts();
+        self.dispatcher.ack(&ack.deliveries).await
     }
     /// Gives deliveries back for another attempt; one outcome each, in their order.
     pub async fn nack(&self, admitted: Admitted<Nack>) -> Vec<SettleOutcome> {
-        let (nack, caller) = admitted.into_parts();
+        let (nack, _) = admitted.into_parts();
         tracing::debug!(deliveries = nack.deliveries.len(), reason = nack.reason, "nack");
-        self.dispatcher.nack(caller.tenant(), &nack.deliveries, nack.delay).await
+        self.dispatcher.nack(&nack.deliveries, nack.delay).await
     }
 
     /// Locks deliveries anew; one outcome each, in their order.
     pub async fn extend(&self, admitted: Admitted<Extend>) -> Vec<SettleOutcome> {
-        let (extend, caller) = admitted.into_parts();
-        self.dispatcher.extend(caller.tenant(), &extend.deliveries, extend.by).await
+        let (extend, _) = admitted.into_parts();
+        self.dispatcher.extend(&extend.deliveries, extend.by).await
     }
 
     /// Makes deliveries dead letters, which are stored when this returns; one outcome each, in their order.
     pub async fn reject(&self, admitted: Admitted<Reject>) -> Vec<SettleOutcome> {
-        let (reject, caller) = admitted.into_parts();
+        let (reject, _) = admitted.into_parts();
         tracing::debug!(deliveries = reject.deliveries.len(), reason = reject.reason, "reject");
-        self.dispatcher.reject(caller.tenant(), &reject.deliveries).await
+        self.dispatcher.reject(&reject.deliveries).await
     }
 }

@@ -37,14 +37,30 @@ const SUBSCRIBE: &[E] = &[
     E::ReservedTopic,
     E::UnknownTopic,
     E::GroupConflict,
+    E::ClientConflict,
     E::LedgerUnavailable,
     E::MetaUnavailable,
     E::StorageUnavailable,
     E::StorageFull,
 ];
 
-const RECEIVE: &[E] =
-    &[E::MissingParameter, E::UnknownClient, E::SubscriptionExpired, E::LedgerUnavailable, E::StorageFull];
+const UNSUBSCRIBE: &[E] = &[
+    E::MissingParameter,
+    E::ReservedTopic,
+    E::UnknownClient,
+    E::LedgerUnavailable,
+    E::MetaUnavailable,
+    E::StorageFull,
+];
+
+const RECEIVE: &[E] = &[
+    E::MissingParameter,
+    E::UnknownClient,
+    E::SubscriptionExpired,
+    E::LedgerUnavailable,
+    E::MetaUnavailable,
+    E::StorageFull,
+];
 
 const SETTLE: &[E] = &[E::MissingParameter, E::UnknownDelivery, E::LedgerUnavailable, E::StorageFull];
 
@@ -54,13 +70,14 @@ pub(super) fn describe(route: &Route) -> Described {
         Operation::Publish => ("publish", PUBLISH),
         Operation::PublishBatch => ("publishBatch", PUBLISH),
         Operation::Subscribe => ("subscribe", SUBSCRIBE),
-        Operation::Unsubscribe => ("unsubscribe", SUBSCRIBE),
+        Operation::Unsubscribe => ("unsubscribe", UNSUBSCRIBE),
         Operation::Poll => ("poll", RECEIVE),
         Operation::Stream => ("stream", RECEIVE),
         Operation::Ack => ("ack", SETTLE),
         Operation::Nack => ("nack", SETTLE),
         Operation::Extend => ("extend", SETTLE),
         Operation::Reject => ("reject", SETTLE),
+        Operation::Ticket => ("ticket", &[][..]),
         Operation::Document => ("document", &[][..]),
     };
     let described = Described::new(id, "traffic", route.summary);
@@ -80,6 +97,11 @@ pub(super) fn describe(route: &Route) -> Described {
         Operation::Nack => settle(described, "nacked", Some(of_range(DELAY_MS)), &["reason"]),
         Operation::Extend => settle(described, "extended", Some(of_range(EXTEND_MS)), &[]),
         Operation::Reject => settle(described, "rejected", None, &["reason"]),
+        Operation::Ticket => described.optional_body(&component("TicketRequest")).json(
+            200,
+            "The ticket.",
+            &component("Ticket"),
+        ),
         Operation::Document => described.json(200, "This document.", &json!({"type": "object"})),
     }
 }
@@ -170,7 +192,13 @@ fn stream(described: Described) -> Described {
         "contentMediaType": "application/json",
         "contentSchema": component("Delivery"),
     });
-    described.parameters([client()]).answer(
+    let ticket = query(
+        "ticket",
+        false,
+        &json!({"type": "string", "minLength": 1}),
+        "A ticket, in place of the credential.",
+    );
+    described.parameters([client(), ticket]).answer(
         200,
         "Deliveries until either side ends it.",
         "text/event-stream",
@@ -198,7 +226,12 @@ fn settle(described: Described, done: &str, how_long: Option<(String, Value)>, t
         [("deliveryId", json!({"type": "string"}))],
         [
             ("status", one_of(&[done])),
-            ("error", one_of(&[E::UnknownDelivery, E::LedgerUnavailable, E::StorageFull].map(E::as_str))),
+            (
+                "error",
+                one_of(
+                    &[E::UnknownDelivery, E::Forbidden, E::LedgerUnavailable, E::StorageFull].map(E::as_str),
+                ),
+            ),
         ],
     );
     let many = with_optional([("results", json!({"type": "array", "items": of_many}))], []);

@@ -48,6 +48,16 @@ impl Described {
         self
     }
 
+    /// With a body that may be left out.
+    #[must_use]
+    pub fn optional_body(mut self, schema: &Value) -> Self {
+        self.0.insert(
+            "requestBody".to_owned(),
+            json!({"required": false, "content": {"application/json": {"schema": schema}}}),
+        );
+        self
+    }
+
     /// With an answer of that status, media type and schema.
     #[must_use]
     pub fn answer(self, status: u16, description: &str, kind: &str, schema: &Value) -> Self {

@@ -51,6 +51,14 @@ pub(super) fn all() -> Map<String, Value> {
                 ("start", component("Offsets")),
             ]),
         ),
+        ("TicketRequest", with_optional([], [("clientId", component("Name"))])),
+        (
+            "Ticket",
+            object([
+                ("ticket", json!({"type": "string"})),
+                ("expiresAt", json!({"type": "string", "format": "date-time"})),
+            ]),
+        ),
         ("Unsubscribed", object([("removed", json!({"type": "boolean"}))])),
     ];
     schemas.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()

@@ -29,6 +29,7 @@ pub(crate) struct Wanted {
     pub(crate) server: HttpServerSettings,
     pub(crate) auto_create: bool,
     pub(crate) publish_timeout: Duration,
+    pub(crate) gate: Option<SecurityGate>,
 }
 
 impl Default for Wanted {
@@ -38,6 +39,7 @@ impl Default for Wanted {
             server: HttpServerSettings::new("http", "127.0.0.1", 0),
             auto_create: true,
             publish_timeout: Duration::from_secs(10),
+            gate: None,
         }
     }
 }
@@ -105,7 +107,9 @@ impl Mesh {
             publish_timeout: wanted.publish_timeout,
             ..IntakeSettings::new(tenant.clone())
         };
+        let gate = wanted.gate.unwrap_or_else(|| SecurityGate::open(tenant, &signals));
         let intake = Intake::new(
+            gate,
             storage.clone(),
             dispatcher.clone(),
             groups.clone(),
@@ -113,8 +117,7 @@ impl Mesh {
             IntakeSignals::new(&signals),
         );
         let (readiness, stop) = (Readiness::new(), Stop::new());
-        let gate = SecurityGate::open(tenant, &signals);
-        let edge = HttpEdge::new(gate, intake, wanted.edge, readiness.clone(), stop.clone());
+        let edge = HttpEdge::new(intake, wanted.edge, readiness.clone(), stop.clone());
         let server = HttpServer::bind(wanted.server).expect("a free port");
         let address = server.local_addr();
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));

@@ -178,6 +178,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let gate = SecurityGate::open(tenant.clone(), &signals);
     let intake_signals = IntakeSignals::new(&signals);
     let intake = Intake::new(
+        gate,
         storage.clone(),
         dispatcher.clone(),
         groups.clone(),
@@ -203,7 +204,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         document: document().to_string().into(),
         ..HttpEdgeSettings::default()
     };
-    let edge = HttpEdge::new(gate, intake, edge, readiness.clone(), polls_end.clone());
+    let edge = HttpEdge::new(intake, edge, readiness.clone(), polls_end.clone());
     let traffic_router = mesh_ingress::http::router(&edge);
     tracing::info!(address = %traffic.local_addr(), gate = "open", "traffic");
 
