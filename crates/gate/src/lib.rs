@@ -20,10 +20,11 @@ mod gate;
 mod quota;
 mod signature;
 mod token;
+mod toml_text;
 mod topic_rates;
 mod watched_file;
 
-pub use acl::AclFilter;
+pub use acl::{AclFilter, RuleCount};
 pub use action::{Action, Resource};
 pub use admitted::{Admitted, Basis};
 pub use audit::{AuditRecord, AuditSink, Interest, LoggingAuditSink, Outcome, SinkFailed};
