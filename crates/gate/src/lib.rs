@@ -36,4 +36,4 @@ pub use gate::{FilterChain, GateParts, Mode, Ownership, SecurityGate, Verified};
 pub use quota::{Cost, Exceeded, TenantLimits, TenantLimitsFile, TenantQuotaManager};
 pub use signature::{SignatureSettings, SignatureVerifierFilter, SignedHead};
 pub use token::{TokenAuthFilter, TokenSettings};
-pub use topic_rates::{TakenOfRate, TopicRate, TopicRates};
+pub use topic_rates::{TakenOfRate, TopicRate, TopicRates, UnusableRate};

@@ -80,9 +80,9 @@ impl Compiled {
                 Pattern::Exact(name) => compiled.exact.entry(name).or_default(),
                 Pattern::Below(name) => {
                     let root = &mut compiled.below;
-                    let node = name.split('.').fold(root, |node, label| {
-                        node.labels.entry(label.into()).or_default()
-                    });
+                    let node = name
+                        .split('.')
+                        .fold(root, |node, label| node.labels.entry(label.into()).or_default());
                     &mut node.place
                 }
             };

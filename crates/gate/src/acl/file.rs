@@ -65,7 +65,8 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn rule(&mut self) -> Result<Rule, LoadError> {
-        const MEMBERS: [&str; 7] = ["principal", "role", "tenant", "resource", "action", "effect", "priority"];
+        const MEMBERS: [&str; 7] =
+            ["principal", "role", "tenant", "resource", "action", "effect", "priority"];
         let unknown = self.entry.keys().filter(|key| !MEMBERS.contains(&&**key.get_ref()));
         let mut unknown: Vec<_> = unknown.map(|key| (key.span().start, key.get_ref())).collect();
         unknown.sort_unstable();

@@ -63,8 +63,14 @@ pub(super) enum Operations {
 impl Operations {
     /// What the word means. Unsubscribing has none: no rule is asked about it.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let named =
-            [Action::Publish, Action::Subscribe, Action::Request, Action::Connector, Action::A2a, Action::Admin];
+        let named = [
+            Action::Publish,
+            Action::Subscribe,
+            Action::Request,
+            Action::Connector,
+            Action::A2a,
+            Action::Admin,
+        ];
         match named.into_iter().find(|action| action.as_str() == text) {
             Some(action) => Some(Self::One(action)),
             None => (text == "ANY").then_some(Self::AllButAdmin),

@@ -59,7 +59,11 @@ struct Entry {
     unknown: bool,
 }
 
-fn field(good: &'static [&'static str], bad: &'static [&'static str], missing: u32) -> impl Strategy<Value = Field> {
+fn field(
+    good: &'static [&'static str],
+    bad: &'static [&'static str],
+    missing: u32,
+) -> impl Strategy<Value = Field> {
     prop_oneof![
         30 => select(good).prop_map(Field::Good),
         1 => select(bad).prop_map(Field::Bad),
@@ -78,7 +82,8 @@ fn entry() -> impl Strategy<Value = Entry> {
         &["\"\"", "\".*\"", "\"a*\"", "\"*.a\"", "7"],
         1,
     );
-    let action = field(&["PUBLISH", "SUBSCRIBE", "ADMIN", "ANY"], &["\"publish\"", "\"UNSUBSCRIBE\"", "3"], 1);
+    let action =
+        field(&["PUBLISH", "SUBSCRIBE", "ADMIN", "ANY"], &["\"publish\"", "\"UNSUBSCRIBE\"", "3"], 1);
     let effect = field(&["ALLOW", "ALLOW", "DENY"], &["\"Allow\"", "false"], 1);
     let priority = prop_oneof![
         10 => Just(None),
@@ -137,7 +142,9 @@ impl Entry {
         self.unknown
             || matches!(self.priority, Some(Err(_)))
             || self.fields().iter().any(|(_, field)| matches!(field, Field::Bad(_)))
-            || [&self.resource, &self.action, &self.effect].iter().any(|field| matches!(field, Field::Missing))
+            || [&self.resource, &self.action, &self.effect]
+                .iter()
+                .any(|field| matches!(field, Field::Missing))
             || subject.iter().all(|field| matches!(field, Field::Missing))
     }
 
@@ -183,7 +190,8 @@ impl Entry {
 /// The decision text, word for word: of those that govern, those of the highest priority; there one that is
 /// malformed, else one that denies, else one that allows; none: denied.
 fn by_the_text(entries: &[Entry], who: &Identity, action: Action, resource: &str) -> &'static str {
-    let governing: Vec<&Entry> = entries.iter().filter(|entry| entry.governs(who, action, resource)).collect();
+    let governing: Vec<&Entry> =
+        entries.iter().filter(|entry| entry.governs(who, action, resource)).collect();
     let Some(highest) = governing.iter().map(|entry| entry.priority()).max() else { return "deny" };
     let top: Vec<&&Entry> = governing.iter().filter(|entry| entry.priority() == highest).collect();
     if top.iter().any(|entry| entry.is_malformed()) {
@@ -286,7 +294,9 @@ fn what_is_refused_as_a_whole_names_the_line() {
 fn a_reload_that_cannot_be_used_leaves_the_rules_and_their_number() {
     // covers: U111
     let rule = |effect: &str| {
-        format!("[[rule]]\nprincipal = \"*\"\nresource = \"a\"\naction = \"PUBLISH\"\neffect = \"{effect}\"\n")
+        format!(
+            "[[rule]]\nprincipal = \"*\"\nresource = \"a\"\naction = \"PUBLISH\"\neffect = \"{effect}\"\n"
+        )
     };
     let (folder, filter) = loaded(&rule("ALLOW")).expect("TOML");
     let path = folder.path().join("acl.toml");

@@ -23,7 +23,11 @@ impl Ticks {
     }
 
     /// The time that one token takes; the rate is a positive number.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are positive and bounded")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates are positive and bounded"
+    )]
     #[expect(clippy::cast_precision_loss, reason = "the number of ticks in a second is known to 16 digits")]
     pub(crate) fn of_one(per_second: f64) -> Self {
         Self((TICKS_IN_SECOND as f64 / per_second) as u128)

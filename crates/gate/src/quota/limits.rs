@@ -130,7 +130,8 @@ mod tests {
     fn a_tenant_has_its_own_limits_where_it_has_some_and_they_change_with_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tenants.toml");
-        fs::write(&path, "[[tenant]]\nname = \"a\"\nconnections = 7\nbytesPerSecond = 0x10\n").expect("written");
+        fs::write(&path, "[[tenant]]\nname = \"a\"\nconnections = 7\nbytesPerSecond = 0x10\n")
+            .expect("written");
         let file = TenantLimitsFile::load(&path).expect("good");
         let general = TenantLimits { connections: Some(1), backlog: Some(2), ..TenantLimits::default() };
         let own = TenantLimits { connections: Some(7), bytes_per_second: Some(16), ..general };
