@@ -27,7 +27,10 @@ mod watched_file;
 pub use acl::{AclFilter, RuleCount};
 pub use action::{Action, Resource};
 pub use admitted::{Admitted, Basis};
-pub use audit::{AuditRecord, AuditSink, Interest, LoggingAuditSink, Outcome, SinkFailed};
+pub use audit::{
+    AuditPublisher, AuditRecord, AuditReport, AuditSink, EventAuditSink, FileAuditSettings, FileAuditSink,
+    Interest, LoggingAuditSink, Outcome, SinkFailed, VerifyError, verify_audit,
+};
 pub use caller::{Caller, CertificateNames, CredentialKind, Identity, Presented, Principal, Protocol};
 pub use context::RequestContext;
 pub use denied::{Denied, DeniedKind};
