@@ -2,9 +2,18 @@
 //!
 //! Best effort: a sink that fails is logged at ERROR and counted, and the request goes on.
 
+mod chain;
+mod event;
+mod file;
+mod json;
+mod log_file;
 mod sink;
+mod verify;
 
+pub use event::{AuditPublisher, EventAuditSink};
+pub use file::{FileAuditSettings, FileAuditSink};
 pub use sink::{AuditSink, LoggingAuditSink, SinkFailed};
+pub use verify::{AuditReport, VerifyError, verify_audit};
 
 use std::net::SocketAddr;
 

@@ -5,9 +5,16 @@
 //! would govern is denied, and what is over a quota is refused. Without any filter the gate is a no-op that
 //! says so, loudly, once.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use mesh_base::{Clock, Counter, CounterFamily, Lease, Signals};
+use mesh_base::{Clock, Counter, CounterFamily, Gauge, Lease, Signals, UnixMillis};
 use mesh_frame::{ClientId, Event, TenantId, TopicName};
 
 use crate::{
@@ -77,8 +84,36 @@ struct Inner {
     anonymous: Arc<Identity>,
     is_no_op: bool,
     verdicts: Verdicts,
+    rules: RuleGauges,
     audit_failed: CounterFamily,
     tickets: Tickets,
+    /// When each sink failed last.
+    audit_failed_at: Vec<AtomicU64>,
+}
+
+/// How long a sink has to work before its next failure is told again.
+const CALM: Duration = Duration::from_secs(10);
+
+/// How many rules hold.
+#[derive(Debug)]
+struct RuleGauges {
+    all: Gauge,
+    malformed: Gauge,
+}
+
+impl RuleGauges {
+    fn new(signals: &Signals) -> Self {
+        Self {
+            all: signals.gauge("gate_acl_rules", "Access rules"),
+            malformed: signals.gauge("gate_acl_rules_malformed", "Access rules that cannot be read"),
+        }
+    }
+
+    fn show(&self, acl: Option<&AclFilter>) {
+        let Some(count) = acl.map(AclFilter::count) else { return };
+        self.all.set(i64::try_from(count.all).unwrap_or(i64::MAX));
+        self.malformed.set(i64::try_from(count.malformed).unwrap_or(i64::MAX));
+    }
 }
 
 /// The counters of the verdicts that are frequent, and the family of all.
@@ -161,11 +196,15 @@ impl SecurityGate {
             ),
             (false, Mode::Closed) => tracing::info!("the security gate is closed"),
         }
+        let rules = RuleGauges::new(signals);
+        rules.show(parts.chain.acl.as_ref());
         Self(Arc::new(Inner {
             anonymous: Arc::new(Identity::anonymous(parts.default_tenant.clone())),
             is_no_op,
             verdicts: Verdicts::new(signals),
             tickets: Tickets::new(parts.clock),
+            rules,
+            audit_failed_at: parts.audit.iter().map(|_| AtomicU64::new(0)).collect(),
             audit_failed: signals.counters("audit_failures", "Audit records that a sink lost"),
             parts,
         }))
@@ -452,6 +491,7 @@ impl SecurityGate {
         told("credentials", parts.chain.token.as_ref().map(TokenAuthFilter::reload));
         told("signature keys", parts.chain.signature.as_ref().map(SignatureVerifierFilter::reload));
         told("access rules", parts.chain.acl.as_ref().map(AclFilter::reload));
+        self.0.rules.show(parts.chain.acl.as_ref());
         told("tenant limits", Some(parts.quota.reload()));
     }
 
@@ -669,15 +709,25 @@ impl Inner {
         }
     }
 
+    /// Gives a record to the sinks. One that fails is counted each time; it is told when it begins to fail, not for
+    /// each record of a flood.
     fn keep(&self, record: &AuditRecord<'_>) {
-        for sink in &self.parts.audit {
+        for (sink, failed_at) in self.parts.audit.iter().zip(&self.audit_failed_at) {
             if !sink.interest().takes(record.outcome, record.operation) {
                 continue;
             }
             if let Err(error) = sink.record(record) {
                 let labels = vec![("sink", sink.name().to_owned())];
                 self.audit_failed.get_or_create(&labels).inc();
-                tracing::error!(sink = sink.name(), %error, "an audit record is lost; the request goes on");
+                let now = self.parts.clock.now();
+                let before = UnixMillis(failed_at.swap(now.0, Ordering::Relaxed));
+                if before.0 == 0 || now.since(before) > CALM {
+                    tracing::error!(
+                        sink = sink.name(),
+                        %error,
+                        "audit records are lost; the requests go on (eventmesh_audit_failures_total counts them)"
+                    );
+                }
             }
         }
     }

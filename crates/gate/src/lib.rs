@@ -21,13 +21,17 @@ mod quota;
 mod signature;
 mod tickets;
 mod token;
+mod toml_text;
 mod topic_rates;
 mod watched_file;
 
-pub use acl::AclFilter;
+pub use acl::{AclFilter, RuleCount};
 pub use action::{Action, Resource};
 pub use admitted::{Admitted, Basis};
-pub use audit::{AuditRecord, AuditSink, Interest, LoggingAuditSink, Outcome, SinkFailed};
+pub use audit::{
+    AuditPublisher, AuditRecord, AuditReport, AuditSink, EventAuditSink, FileAuditSettings, FileAuditSink,
+    Interest, LoggingAuditSink, Outcome, SinkFailed, VerifyError, verify_audit,
+};
 pub use caller::{Caller, CertificateNames, CredentialKind, Identity, Presented, Principal, Protocol};
 pub use context::RequestContext;
 pub use denied::{Denied, DeniedKind};
@@ -37,4 +41,4 @@ pub use quota::{Cost, Exceeded, TenantLimits, TenantLimitsFile, TenantQuotaManag
 pub use signature::{SignatureSettings, SignatureVerifierFilter, SignedHead};
 pub use tickets::Ticket;
 pub use token::{TokenAuthFilter, TokenSettings};
-pub use topic_rates::{TakenOfRate, TopicRate, TopicRates};
+pub use topic_rates::{TakenOfRate, TopicRate, TopicRates, UnusableRate};

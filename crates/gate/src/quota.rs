@@ -9,5 +9,6 @@ mod bucket;
 mod limits;
 mod manager;
 
+pub(crate) use bucket::{Bucket, Ticks};
 pub use limits::{TenantLimits, TenantLimitsFile};
 pub use manager::{Cost, Exceeded, TenantQuotaManager};

@@ -1,3 +1,5 @@
+mod decisions;
+
 use mesh_frame::TopicName;
 
 use super::*;
