@@ -1,37 +1,172 @@
-//! The admin gate: one token, compared in constant time.
+//! The admin gate: who may do what on the administration port.
+//!
+//! Tokens have roles, each of which may do what the ones before it may: a viewer reads, an operator moves
+//! deliveries and positions, an admin removes things. `eventmesh.admin.token` is an admin's; a token file gives
+//! more of them and is read again when it changes; a token of its own may open metrics and nothing else. They are
+//! kept and compared as SHA-256, every one of them each time. Without any token everything but health and
+//! readiness is locked. What is refused, and what is changed, goes to the audit.
+
+use std::{path::Path, sync::Arc};
 
 use axum::{
-    extract::{Request, State},
+    body::Body,
+    extract::Request,
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::header::AUTHORIZATION;
-use mesh_ingress::http::{ApiError, ErrorCode};
+use http::{HeaderMap, header::AUTHORIZATION};
+use mesh_gate::{
+    Action, AuditRecord, CredentialKind, LoadError, Outcome, Protocol, Reload, SecurityGate, WatchedFile,
+};
+use mesh_ingress::http::{ApiError, ErrorCode, Remote};
+use parking_lot::RwLock;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The token of the admin port, if one is configured.
-#[derive(Clone, Default)]
-pub struct AdminToken(Option<std::sync::Arc<str>>);
+/// What the holder of a token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdminRole {
+    /// Read.
+    Viewer,
+    /// And move deliveries and positions.
+    Operator,
+    /// And remove things.
+    Admin,
+}
 
-impl AdminToken {
-    /// The configured token. `None` locks everything but health and readiness.
-    pub fn new(token: Option<&str>) -> Self {
-        Self(token.filter(|token| !token.trim().is_empty()).map(Into::into))
+impl AdminRole {
+    /// The name in token files and documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// What a route needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: it is always open.
+    Nothing,
+    /// A viewer, or the token for metrics.
+    Metrics,
+    /// This role.
+    Role(AdminRole),
+}
+
+/// Where the tokens are.
+#[derive(Clone, Copy, Default)]
+pub struct AdminTokens<'a> {
+    /// The token of an admin.
+    pub admin: Option<&'a str>,
+    /// The token that opens metrics only.
+    pub metrics: Option<&'a str>,
+    /// The token file: TOML of `[[token]]` with `name`, `value` or `sha256`, and `role`.
+    pub file: Option<&'a Path>,
+}
+
+/// The tokens of the admin port; cheap to clone.
+#[derive(Clone)]
+pub struct AdminAccess(Arc<Inner>);
+
+struct Inner {
+    fixed: Vec<Credential>,
+    metrics: Option<[u8; 32]>,
+    file: Option<WatchedFile>,
+    of_file: RwLock<Vec<Credential>>,
+}
+
+/// A token with who holds it.
+#[derive(Clone)]
+struct Credential {
+    name: Arc<str>,
+    digest: [u8; 32],
+    role: AdminRole,
+}
+
+/// Who was let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) name: Arc<str>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenFile {
+    #[serde(default)]
+    token: Vec<toml::Spanned<Entry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    value: Option<String>,
+    sha256: Option<String>,
+    role: AdminRole,
+}
+
+impl AdminAccess {
+    /// Reads the tokens. Blocks.
+    ///
+    /// # Errors
+    /// When the file cannot be read or used.
+    pub fn load(tokens: AdminTokens<'_>) -> Result<Self, LoadError> {
+        let given =
+            |token: Option<&str>| token.map(str::trim).filter(|token| !token.is_empty()).map(digest_of);
+        let fixed = given(tokens.admin).map(|digest| Credential {
+            name: "eventmesh.admin.token".into(),
+            digest,
+            role: AdminRole::Admin,
+        });
+        let file = tokens.file.map(WatchedFile::new);
+        let of_file = match &file {
+            None => Vec::new(),
+            Some(file) => parse(file.path(), &file.read()?)?,
+        };
+        Ok(Self(Arc::new(Inner {
+            fixed: fixed.into_iter().collect(),
+            metrics: given(tokens.metrics),
+            file,
+            of_file: RwLock::new(of_file),
+        })))
     }
 
-    /// Whether a request carries the token.
-    pub(crate) fn admits(&self, headers: &http::HeaderMap) -> bool {
-        self.check(headers.get_all(AUTHORIZATION).iter().map(|value| value.as_bytes())).is_ok()
+    /// Reads the file again if it changed. Blocks.
+    ///
+    /// # Errors
+    /// When what is new cannot be used; the tokens there were hold.
+    pub fn reload(&self) -> Result<Reload, LoadError> {
+        let Some(file) = &self.0.file else { return Ok(Reload::Unchanged) };
+        let Some(text) = file.read_if_changed()? else { return Ok(Reload::Unchanged) };
+        *self.0.of_file.write() = parse(file.path(), &text)?;
+        Ok(Reload::Changed)
     }
 
-    /// Whether a request with these `Authorization` values may go on.
-    fn check<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>) -> Result<(), ApiError> {
-        let Some(token) = &self.0 else {
+    /// Whether the holder of a token of these headers may read.
+    pub(crate) fn admits(&self, headers: &HeaderMap) -> bool {
+        let values = headers.get_all(AUTHORIZATION).iter().map(|value| value.as_bytes());
+        self.check(values, Needs::Role(AdminRole::Viewer)).is_ok()
+    }
+
+    /// Who presents these `Authorization` values, if they may have what a route needs.
+    fn check<'a>(
+        &self,
+        mut values: impl Iterator<Item = &'a [u8]>,
+        needs: Needs,
+    ) -> Result<Holder, ApiError> {
+        let of_file = self.0.of_file.read();
+        let is_locked = self.0.fixed.is_empty() && of_file.is_empty();
+        if is_locked && (needs != Needs::Metrics || self.0.metrics.is_none()) {
             return Err(ApiError::new(
                 ErrorCode::AdminLocked,
                 "no admin token is configured (eventmesh.admin.token): only health and readiness are open",
             ));
-        };
+        }
         let refused = || ApiError::new(ErrorCode::Unauthenticated, "the admin token is missing or wrong");
         let value = values.next().ok_or_else(refused)?;
         if values.next().is_some() {
@@ -41,47 +176,229 @@ impl AdminToken {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"bearer ") => rest.trim_ascii(),
             _ => value.trim_ascii(),
         };
-        if bool::from(presented.ct_eq(token.as_bytes())) { Ok(()) } else { Err(refused()) }
+        let presented: [u8; 32] = Sha256::digest(presented).into();
+        // All of them are compared, whichever fits.
+        let mut holder = None;
+        for credential in self.0.fixed.iter().chain(of_file.iter()) {
+            if bool::from(credential.digest.ct_eq(&presented)) {
+                holder = Some(credential);
+            }
+        }
+        let for_metrics = self.0.metrics.is_some_and(|digest| bool::from(digest.ct_eq(&presented)));
+        let (role, name) = match (needs, holder) {
+            (Needs::Metrics, None) if for_metrics => {
+                return Ok(Holder { name: "eventmesh.admin.security.metrics.token".into() });
+            }
+            (_, None) if for_metrics => (None, "the token for metrics"),
+            (_, None) => return Err(refused()),
+            (_, Some(credential)) => (Some(credential.role), &*credential.name),
+        };
+        let needed = match needs {
+            Needs::Nothing | Needs::Metrics => AdminRole::Viewer,
+            Needs::Role(needed) => needed,
+        };
+        if role.is_some_and(|role| role >= needed) {
+            return Ok(Holder { name: name.into() });
+        }
+        Err(ApiError::new(
+            ErrorCode::Forbidden,
+            format!("this needs a token with the role {}", needed.as_str()),
+        ))
     }
 }
 
-impl std::fmt::Debug for AdminToken {
+fn digest_of(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Credential>, LoadError> {
+    let unusable = |at: usize, problem: String| LoadError::Unusable {
+        origin: format!("{}:{}", path.display(), 1 + text[..at.min(text.len())].matches('\n').count()),
+        problem,
+    };
+    let file: TokenFile = toml::from_str(text).map_err(|error| {
+        // The message of the parser may show the line, and with it a token.
+        unusable(
+            error.span().map_or(0, |span| span.start),
+            "this is not a token file of the admin port".to_owned(),
+        )
+    })?;
+    let mut credentials: Vec<Credential> = Vec::new();
+    for spanned in file.token {
+        let at = spanned.span().start;
+        let Entry { name, value, sha256, role } = spanned.into_inner();
+        if name.trim().is_empty() || credentials.iter().any(|other| *other.name == *name) {
+            return Err(unusable(at, "a token needs a name that no other has".to_owned()));
+        }
+        let digest = match (value, sha256) {
+            (Some(value), None) if value.trim().len() >= 16 && !value.contains("${") => {
+                digest_of(value.trim())
+            }
+            (None, Some(hex)) => digest(&hex).ok_or_else(|| {
+                unusable(at, format!("the sha256 of `{name}` is not 64 hexadecimal digits"))
+            })?,
+            (Some(_), None) => {
+                let problem =
+                    format!("the value of `{name}` has fewer than 16 bytes, or a placeholder in it");
+                return Err(unusable(at, problem));
+            }
+            _ => return Err(unusable(at, format!("`{name}` needs either a value or a sha256"))),
+        };
+        if credentials.iter().any(|other| other.digest == digest) {
+            return Err(unusable(at, format!("the token of `{name}` is another's too")));
+        }
+        credentials.push(Credential { name: name.into(), digest, role });
+    }
+    if credentials.is_empty() {
+        return Err(unusable(0, "there is no [[token]] in it".to_owned()));
+    }
+    Ok(credentials)
+}
+
+fn digest(hex: &str) -> Option<[u8; 32]> {
+    if hex.len() != 64 || !hex.is_ascii() {
+        return None;
+    }
+    let mut digest = [0; 32];
+    for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
+impl std::fmt::Debug for AdminAccess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "AdminToken(set)" } else { "AdminToken(none)" })
+        f.debug_struct("AdminAccess").field("tokens", &self.0.of_file.read().len()).finish_non_exhaustive()
     }
 }
 
-/// Lets a request through that carries the token.
-pub(crate) async fn guard(State(token): State<AdminToken>, request: Request, next: Next) -> Response {
+/// Lets a request through whose token may have what the route needs.
+pub(crate) async fn guard(
+    access: AdminAccess,
+    gate: SecurityGate,
+    needs: Needs,
+    request: Request<Body>,
+    next: Next,
+) -> Response {
     let values = request.headers().get_all(AUTHORIZATION).iter().map(|value| value.as_bytes());
-    match token.check(values) {
-        Ok(()) => next.run(request).await,
+    let checked = access.check(values, needs);
+    let is_change = request.method() != http::Method::GET && request.method() != http::Method::HEAD;
+    if checked.is_err() || is_change {
+        audit(&gate, &request, &checked);
+    }
+    match checked {
+        Ok(_) => next.run(request).await,
         Err(error) => error.into_response(),
     }
 }
 
+fn audit(gate: &SecurityGate, request: &Request, checked: &Result<Holder, ApiError>) {
+    let (outcome, reason, principal) = match checked {
+        Ok(holder) => (Outcome::Allowed, "", Some(&*holder.name)),
+        Err(error) => (Outcome::Denied, error.message.as_str(), None),
+    };
+    let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
+    let resource = format!("{} {}{query}", request.method(), request.uri().path());
+    gate.audit(&AuditRecord {
+        at: gate.clock().now(),
+        outcome,
+        filter: checked.as_ref().err().map(|_| "admin"),
+        reason,
+        operation: Some(Action::Admin),
+        resource: &resource,
+        tenant: gate.default_tenant().as_str(),
+        principal,
+        credential: if principal.is_some() { CredentialKind::Token } else { CredentialKind::None },
+        remote: request.extensions().get::<Remote>().map(|remote| remote.0),
+        protocol: Protocol::Admin,
+        trace: request.headers().get("traceparent").and_then(|trace| trace.to_str().ok()),
+    });
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    const VIEWER: Needs = Needs::Role(AdminRole::Viewer);
+
+    fn code(access: &AdminAccess, token: &str, needs: Needs) -> Result<Arc<str>, &'static str> {
+        let checked = access.check([token.as_bytes()].into_iter(), needs);
+        checked.map(|holder| holder.name).map_err(|error| error.code.as_str())
+    }
 
     #[test]
     fn only_the_configured_token_opens_and_none_never_does() {
         // covers: U112
-        let token = AdminToken::new(Some("secret-token"));
-        for good in [&b"Bearer secret-token"[..], b"bearer secret-token", b"secret-token"] {
-            assert!(token.check([good].into_iter()).is_ok());
+        let access = AdminAccess::load(AdminTokens { admin: Some("secret-token"), ..AdminTokens::default() });
+        let access = access.expect("no file");
+        for good in ["Bearer secret-token", "bearer secret-token", "secret-token"] {
+            assert!(code(&access, good, Needs::Role(AdminRole::Admin)).is_ok());
         }
-        for bad in
-            [&b""[..], b"Bearer ", b"Bearer secret-toke", b"Bearer secret-token2", b"Basic secret-token"]
-        {
-            assert!(token.check([bad].into_iter()).is_err(), "{bad:?}");
+        for bad in ["", "Bearer ", "Bearer secret-toke", "Bearer secret-token2", "Basic secret-token"] {
+            assert_eq!(code(&access, bad, VIEWER), Err("unauthenticated"), "{bad:?}");
         }
-        assert!(token.check([].into_iter()).is_err());
+        assert!(access.check([].into_iter(), VIEWER).is_err());
         for blank in [None, Some(""), Some("  ")] {
-            let locked = AdminToken::new(blank);
-            for presented in [&b""[..], b"Bearer ", b"Bearer x"] {
-                assert!(locked.check([presented].into_iter()).is_err());
+            let locked =
+                AdminAccess::load(AdminTokens { admin: blank, ..AdminTokens::default() }).expect("no file");
+            for presented in ["", "Bearer ", "Bearer x"] {
+                assert_eq!(code(&locked, presented, VIEWER), Err("admin_locked"));
             }
+        }
+    }
+
+    #[test]
+    fn a_role_may_what_the_ones_before_it_may_and_metrics_have_a_token_of_their_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens.toml");
+        let hex: String = digest_of("operators-own-token").iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = format!(
+            "[[token]]\nname = \"v\"\nvalue = \"viewers-own-token\"\nrole = \"viewer\"\n\
+             [[token]]\nname = \"o\"\nsha256 = \"{hex}\"\nrole = \"operator\"\n"
+        );
+        fs::write(&path, &text).expect("written");
+        let tokens = AdminTokens { admin: None, metrics: Some("scrape-token"), file: Some(&path) };
+        let access = AdminAccess::load(tokens).expect("a file");
+        let roles = [AdminRole::Viewer, AdminRole::Operator, AdminRole::Admin].map(Needs::Role);
+        let may = |token| roles.map(|needs| code(&access, token, needs).is_ok());
+        assert_eq!(may("viewers-own-token"), [true, false, false]);
+        assert_eq!(may("operators-own-token"), [true, true, false]);
+        assert_eq!(code(&access, "viewers-own-token", roles[2]), Err("forbidden"));
+        assert_eq!(may("scrape-token"), [false; 3]);
+        assert_eq!(code(&access, "scrape-token", roles[0]), Err("forbidden"));
+        assert!(code(&access, "scrape-token", Needs::Metrics).is_ok());
+        assert!(code(&access, "viewers-own-token", Needs::Metrics).is_ok());
+
+        fs::write(&path, text.replace("viewer\"", "admin\"").replace("viewers-own", "somebodys-own"))
+            .expect("written");
+        assert_eq!(access.reload().expect("read"), Reload::Changed);
+        assert_eq!(code(&access, "viewers-own-token", VIEWER), Err("unauthenticated"));
+        fs::write(&path, "[[token]]\nname = \"v\"").expect("written");
+        assert!(access.reload().is_err());
+        assert!(code(&access, "operators-own-token", VIEWER).is_ok(), "what was there holds");
+    }
+
+    #[test]
+    fn a_token_file_that_is_not_whole_stops_the_start_and_shows_no_token() {
+        // covers: U10
+        let path = Path::new("tokens.toml");
+        for bad in [
+            "",
+            "x = 1",
+            "[[token]]\nname = \"a\"\nrole = \"viewer\"",
+            "[[token]]\nname = \"a\"\nvalue = \"a-secret\"\nrole = \"viewer\"",
+            "[[token]]\nname = \"a\"\nvalue = \"${A_SECRET_TOKEN_OF_MINE}\"\nrole = \"viewer\"",
+            "[[token]]\nname = \"a\"\nvalue = \"a-secret-token-of-mine\"\nrole = \"root\"",
+            "[[token]]\nname = \"a\"\nvalue = \"a-secret-token-of-mine\"\nroles = \"viewer\"",
+            "[[token]]\nname = \"\"\nvalue = \"a-secret-token-of-mine\"\nrole = \"viewer\"",
+            "[[token]]\nname = \"a\"\nvalue = \"a-secret-token-of-mine\"\nrole = \"viewer\"\n\
+             [[token]]\nname = \"b\"\nvalue = \"a-secret-token-of-mine\"\nrole = \"admin\"",
+            "[[token]]\nname = \"a\"\nsha256 = \"00\"\nrole = \"viewer\"",
+        ] {
+            let error = parse(path, bad).map(|_| ()).expect_err(bad).to_string();
+            assert!(error.starts_with("tokens.toml:") && !error.contains("secret"), "{error}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What an operator asks the process and tells it: health, readiness, metrics, who is subscribed, how far
 //! everybody is, what died; topics and groups made, moved and removed; dead letters replayed or discarded.
 //!
-//! `/admin/health` and `/admin/ready` are always open, from before recovery. Everything else needs the admin
-//! token; without a configured one it is locked. It works through delivery's handles and never touches the
+//! `/admin/health` and `/admin/ready` are always open, from before recovery. Everything else needs a token with the
+//! role of the route; without a configured one it is locked. It works through delivery's handles and never touches the
 //! log or the stores.
 
 mod body;
@@ -14,12 +14,14 @@ mod letters;
 mod metrics;
 mod openapi;
 mod query;
+mod rate_limits;
 mod routes;
 mod topics;
 mod views;
 
-pub use guard::AdminToken;
+pub use guard::{AdminAccess, AdminRole, AdminTokens, Needs};
 pub use health::{Health, HealthReport};
 pub use openapi::openapi;
+pub use rate_limits::RateLimits;
 pub use routes::{ROUTES, Route, router};
 pub use views::AdminState;

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use axum::{
     Router,
     extract::Request,
-    middleware,
+    middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{MethodRouter, delete, get, post},
+    routing::{MethodRouter, delete, get, post, put},
 };
 use mesh_ingress::http::{ApiError, ErrorCode};
 
 use crate::{
     groups,
-    guard::guard,
-    letters, topics,
+    guard::{AdminRole, Needs, guard},
+    letters, rate_limits, topics,
     views::{self, AdminState},
 };
 
@@ -25,73 +25,84 @@ pub struct Route {
     pub method: &'static str,
     /// The path.
     pub path: &'static str,
-    /// Whether it answers without the token.
-    pub open: bool,
+    /// What it needs.
+    pub needs: Needs,
     /// What it gives.
     pub summary: &'static str,
 }
 
-const fn on_get(path: &'static str, open: bool, summary: &'static str) -> Route {
-    Route { method: "GET", path, open, summary }
+const fn on(method: &'static str, path: &'static str, needs: Needs, summary: &'static str) -> Route {
+    Route { method, path, needs, summary }
 }
 
-const fn on_post(path: &'static str, summary: &'static str) -> Route {
-    Route { method: "POST", path, open: false, summary }
-}
-
-const fn on_delete(path: &'static str, summary: &'static str) -> Route {
-    Route { method: "DELETE", path, open: false, summary }
-}
+const VIEWER: Needs = Needs::Role(AdminRole::Viewer);
+const OPERATOR: Needs = Needs::Role(AdminRole::Operator);
+const ADMIN: Needs = Needs::Role(AdminRole::Admin);
 
 /// Every route of the admin port.
 pub const ROUTES: &[Route] = &[
-    on_get("/admin/health", true, "Status and components; with the token also topology and reasons"),
-    on_get("/admin/ready", true, "200 while traffic is served, else 503"),
-    on_get("/metrics", false, "Metrics in the Prometheus text format"),
-    on_get("/admin/metrics", false, "Metrics as JSON, under EventMesh's names"),
-    on_get("/admin/subscriptions", false, "The members of every group, of one topic or all"),
-    on_get("/admin/clients", false, "The clients of a topic with what they have pending"),
-    on_post("/admin/client/reject", "End every subscription of a client"),
-    on_get("/admin/offsets", false, "How far every group of a topic is"),
-    on_get("/admin/dlq/browse", false, "The dead letters of a topic"),
-    on_post("/admin/dlq/replay", "Give dead letters to the group that failed again"),
-    on_post("/admin/dlq/discard", "Remove dead letters"),
-    on_get("/admin/topics", false, "Every topic"),
-    on_post("/admin/topics", "Make a topic, or give it more partitions"),
-    on_get(
+    on(
+        "GET",
+        "/admin/health",
+        Needs::Nothing,
+        "Status and components; with the token also topology and reasons",
+    ),
+    on("GET", "/admin/ready", Needs::Nothing, "200 while traffic is served, else 503"),
+    on("GET", "/metrics", Needs::Metrics, "Metrics in the Prometheus text format"),
+    on("GET", "/admin/metrics", Needs::Metrics, "Metrics as JSON, under EventMesh's names"),
+    on("GET", "/admin/subscriptions", VIEWER, "The members of every group, of one topic or all"),
+    on("GET", "/admin/clients", VIEWER, "The clients of a topic with what they have pending"),
+    on("POST", "/admin/client/reject", OPERATOR, "End every subscription of a client"),
+    on("GET", "/admin/offsets", VIEWER, "How far every group of a topic is"),
+    on("GET", "/admin/dlq/browse", VIEWER, "The dead letters of a topic"),
+    on("POST", "/admin/dlq/replay", OPERATOR, "Give dead letters to the group that failed again"),
+    on("POST", "/admin/dlq/discard", OPERATOR, "Remove dead letters"),
+    on("GET", "/admin/topics", VIEWER, "Every topic"),
+    on("POST", "/admin/topics", OPERATOR, "Make a topic, or give it more partitions"),
+    on(
+        "GET",
         "/admin/topics/{topic}",
-        false,
+        VIEWER,
         "A topic's partitions with their bounds and sizes, and its groups",
     ),
-    on_delete("/admin/topics/{topic}", "Delete a topic; by force with its groups"),
-    on_get("/admin/groups", false, "Groups with members, settings and lag, of one topic or all"),
-    on_delete("/admin/groups/{topic}/{group}", "Remove a group with its positions"),
-    on_post("/admin/groups/{topic}/{group}/seek", "Make a group go on somewhere else"),
+    on("DELETE", "/admin/topics/{topic}", ADMIN, "Delete a topic; by force with its groups"),
+    on("GET", "/admin/groups", VIEWER, "Groups with members, settings and lag, of one topic or all"),
+    on("DELETE", "/admin/groups/{topic}/{group}", ADMIN, "Remove a group with its positions"),
+    on("POST", "/admin/groups/{topic}/{group}/seek", OPERATOR, "Make a group go on somewhere else"),
+    on("GET", "/admin/ratelimit", VIEWER, "The rates of topics"),
+    on("PUT", "/admin/ratelimit", OPERATOR, "Give a topic a rate"),
+    on("POST", "/admin/ratelimit", OPERATOR, "Give a topic a rate"),
+    on("DELETE", "/admin/ratelimit", OPERATOR, "Take a topic's rate away"),
 ];
 
 /// The router of the admin port.
 pub fn router(state: AdminState) -> Router {
-    let mut paths: BTreeMap<&'static str, (bool, Vec<&'static str>, MethodRouter<AdminState>)> =
-        BTreeMap::new();
+    let mut paths: BTreeMap<&'static str, (Vec<&'static str>, MethodRouter<AdminState>)> = BTreeMap::new();
     for route in ROUTES {
-        let (_, methods, handlers) =
-            paths.entry(route.path).or_insert((route.open, Vec::new(), MethodRouter::new()));
+        let (methods, handlers) = paths.entry(route.path).or_default();
         methods.push(route.method);
-        *handlers = std::mem::take(handlers).merge(handler(route.method, route.path));
+        let handler = guarded(handler(route.method, route.path), route.needs, &state);
+        *handlers = std::mem::take(handlers).merge(handler);
     }
-    let mut open = Router::new();
-    let mut guarded = Router::new();
-    for (path, (is_open, methods, handlers)) in paths {
+    let mut router = Router::new();
+    for (path, (methods, handlers)) in paths {
         let allowed = methods.join(", ");
-        let handlers = handlers.fallback(move |request: Request| wrong_method(request, allowed));
-        if is_open {
-            open = open.route(path, handlers);
-        } else {
-            guarded = guarded.route(path, handlers);
-        }
+        router =
+            router.route(path, handlers.fallback(move |request: Request| wrong_method(request, allowed)));
     }
-    let guarded = guarded.route_layer(middleware::from_fn_with_state(state.token().clone(), guard));
-    open.merge(guarded).fallback(unknown).with_state(state)
+    router.fallback(unknown).with_state(state)
+}
+
+/// A handler behind what it needs.
+fn guarded(handler: MethodRouter<AdminState>, needs: Needs, state: &AdminState) -> MethodRouter<AdminState> {
+    if needs == Needs::Nothing {
+        return handler;
+    }
+    let state = state.clone();
+    handler.route_layer(middleware::from_fn(move |request: Request, next: Next| {
+        let (access, gate) = (state.access().clone(), state.gate().clone());
+        guard(access, gate, needs, request, next)
+    }))
 }
 
 /// The handler behind a line of the table.
@@ -118,6 +129,10 @@ fn handler(method: &str, path: &str) -> MethodRouter<AdminState> {
         ("GET", "/admin/groups") => get(groups::list),
         ("DELETE", "/admin/groups/{topic}/{group}") => delete(groups::delete),
         ("POST", "/admin/groups/{topic}/{group}/seek") => post(groups::seek),
+        ("GET", "/admin/ratelimit") => get(rate_limits::list),
+        ("PUT", "/admin/ratelimit") => put(rate_limits::put),
+        ("POST", "/admin/ratelimit") => post(rate_limits::put),
+        ("DELETE", "/admin/ratelimit") => delete(rate_limits::remove),
         other => unreachable!("no handler for {other:?}"),
     }
 }

@@ -11,26 +11,26 @@ use http::{HeaderMap, StatusCode, header};
 use mesh_base::{Clock, Gauge, Signals};
 use mesh_delivery::{DeliverySignals, Groups, ReliableDispatcher};
 use mesh_frame::TenantId;
+use mesh_gate::SecurityGate;
 use mesh_ingress::{
     http::{ApiError, ErrorCode},
     intake::IntakeSignals,
 };
 use serde_json::{Map, Value, json};
 
-use crate::{guard::AdminToken, health::Health, metrics::Numbers, query::Query};
+use crate::{guard::AdminAccess, health::Health, metrics::Numbers, query::Query, rate_limits::RateLimits};
 
 /// What the admin port reads. Until delivery is there ([`AdminState::serve`]) only health and readiness are.
 #[derive(Clone)]
 pub struct AdminState(Arc<Inner>);
 
 struct Inner {
-    token: AdminToken,
+    access: AdminAccess,
+    gate: SecurityGate,
     health: Health,
     clock: Clock,
     signals: Signals,
     topology: &'static str,
-    gate: &'static str,
-    default_tenant: TenantId,
     pending: Gauge,
     served: std::sync::OnceLock<Served>,
 }
@@ -38,35 +38,26 @@ struct Inner {
 pub(crate) struct Served {
     pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) groups: Groups,
+    pub(crate) rate_limits: RateLimits,
     delivery: DeliverySignals,
     publish: IntakeSignals,
     offset_write_failures: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl AdminState {
-    /// The admin port of a process that is starting. `topology` and `gate` are what health shows.
+    /// The admin port of a process that is starting, behind `access`; what is done there `gate` keeps in its audit.
+    /// `topology` and the state of the gate are what health shows.
     pub fn new(
-        token: AdminToken,
+        access: AdminAccess,
+        gate: SecurityGate,
         health: Health,
         clock: Clock,
         signals: Signals,
         topology: &'static str,
-        gate: &'static str,
-        default_tenant: TenantId,
     ) -> Self {
         let served = std::sync::OnceLock::new();
         let pending = signals.gauge("pending_deliveries", "Deliveries handed out and not finished");
-        Self(Arc::new(Inner {
-            token,
-            health,
-            clock,
-            signals,
-            topology,
-            gate,
-            default_tenant,
-            pending,
-            served,
-        }))
+        Self(Arc::new(Inner { access, gate, health, clock, signals, topology, pending, served }))
     }
 
     /// Delivery is there. Once.
@@ -77,6 +68,7 @@ impl AdminState {
         &self,
         dispatcher: ReliableDispatcher,
         groups: Groups,
+        rate_limits: RateLimits,
         delivery: DeliverySignals,
         publish: IntakeSignals,
         offset_write_failures: impl Fn() -> u64 + Send + Sync + 'static,
@@ -84,6 +76,7 @@ impl AdminState {
         let served = Served {
             dispatcher,
             groups,
+            rate_limits,
             delivery,
             publish,
             offset_write_failures: Box::new(offset_write_failures),
@@ -91,13 +84,17 @@ impl AdminState {
         assert!(self.0.served.set(served).is_ok(), "delivery is built once");
     }
 
-    pub(crate) fn token(&self) -> &AdminToken {
-        &self.0.token
+    pub(crate) fn access(&self) -> &AdminAccess {
+        &self.0.access
+    }
+
+    pub(crate) fn gate(&self) -> &SecurityGate {
+        &self.0.gate
     }
 
     /// The tenant of a request that names none.
     pub(crate) fn tenant(&self) -> &TenantId {
-        &self.0.default_tenant
+        self.0.gate.default_tenant()
     }
 
     pub(crate) fn served(&self) -> Result<&Served, ApiError> {
@@ -109,9 +106,9 @@ pub(crate) async fn health(State(state): State<AdminState>, headers: HeaderMap) 
     let (status, components) = state.0.health.report(state.0.clock.now());
     let mut body = Map::new();
     body.insert("status".to_owned(), status.into());
-    if state.token().admits(&headers) {
+    if state.access().admits(&headers) {
         body.insert("topology".to_owned(), state.0.topology.into());
-        body.insert("gate".to_owned(), state.0.gate.into());
+        body.insert("gate".to_owned(), state.0.gate.state().into());
         body.insert("components".to_owned(), serde_json::to_value(&components).unwrap_or_default());
         if let Ok(served) = state.served() {
             body.insert("pendingDeliveries".to_owned(), served.dispatcher.pending_count().into());
@@ -206,7 +203,7 @@ pub(crate) async fn offsets(
     let mut floors = Map::new();
     for position in state.served()?.dispatcher.positions(&topic) {
         // Tenants share no name: the default tenant's groups keep the short key that scripts know.
-        let key = if position.tenant == state.0.default_tenant {
+        let key = if position.tenant == *state.tenant() {
             format!("{}#{}", position.group, position.partition)
         } else {
             format!("{}/{}#{}", position.tenant, position.group, position.partition)

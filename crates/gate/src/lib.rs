@@ -42,3 +42,4 @@ pub use signature::{SignatureSettings, SignatureVerifierFilter, SignedHead};
 pub use tickets::Ticket;
 pub use token::{TokenAuthFilter, TokenSettings};
 pub use topic_rates::{TakenOfRate, TopicRate, TopicRates, UnusableRate};
+pub use watched_file::WatchedFile;

@@ -19,7 +19,7 @@ const LARGEST: u64 = 64 << 20;
 
 /// A file with what its time stamps were when it was read.
 #[derive(Debug)]
-pub(crate) struct WatchedFile {
+pub struct WatchedFile {
     path: PathBuf,
     seen: Mutex<Option<Stamp>>,
 }
@@ -34,16 +34,20 @@ struct Stamp {
 
 impl WatchedFile {
     /// A file that was not read yet.
-    pub(crate) fn new(path: &Path) -> Self {
+    pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), seen: Mutex::new(None) }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// What stands in it. Blocks.
-    pub(crate) fn read(&self) -> Result<String, LoadError> {
+    ///
+    /// # Errors
+    /// When it cannot be read, is not text, or is too large.
+    pub fn read(&self) -> Result<String, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: self.path.clone(), source };
         let mut file = fs::File::open(&self.path).map_err(unreadable)?;
         let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
@@ -60,7 +64,10 @@ impl WatchedFile {
     }
 
     /// What stands in it, if it is not what was read last by its time stamps. Blocks.
-    pub(crate) fn read_if_changed(&self) -> Result<Option<String>, LoadError> {
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_if_changed(&self) -> Result<Option<String>, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: self.path.clone(), source };
         let stamp = Stamp::of(&fs::metadata(&self.path).map_err(unreadable)?);
         if *self.seen.lock() == Some(stamp) {

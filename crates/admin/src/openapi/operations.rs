@@ -8,10 +8,10 @@ use mesh_ingress::{
 };
 use serde_json::{Value, json};
 
-use crate::{Route, topics::PARTITIONS};
+use crate::{Needs, Route, topics::PARTITIONS};
 
 /// What every route behind the token can answer.
-const GUARDED: &[E] = &[E::InvalidArgument, E::Unauthenticated, E::AdminLocked, E::NotReady];
+const GUARDED: &[E] = &[E::InvalidArgument, E::Unauthenticated, E::Forbidden, E::AdminLocked, E::NotReady];
 
 /// What the log and the stores can answer.
 const STORES: &[E] =
@@ -71,6 +71,26 @@ pub(super) fn describe(route: &Route) -> Described {
         ),
         ("DELETE", "/admin/groups/{topic}/{group}") => delete_group(route),
         ("POST", "/admin/groups/{topic}/{group}/seek") => seek(route),
+        ("GET", "/admin/ratelimit") => new(route, "rateLimits", &[E::MetaUnavailable]).json(
+            200,
+            "The rates.",
+            &list(&component("RateLimit")),
+        ),
+        ("PUT", "/admin/ratelimit") => put_rate(route, "putRateLimit"),
+        ("POST", "/admin/ratelimit") => put_rate(route, "postRateLimit"),
+        ("DELETE", "/admin/ratelimit") => {
+            new(route, "removeRateLimit", &[E::MissingParameter, E::MetaUnavailable])
+                .parameters([topic(true)])
+                .json(
+                    200,
+                    "Whether it had one.",
+                    &object([
+                        ("status", one_of(&["ok"])),
+                        ("topic", component("Topic")),
+                        ("removed", json!({"type": "boolean"})),
+                    ]),
+                )
+        }
         other => unreachable!("{other:?} is not described"),
     }
 }
@@ -88,11 +108,25 @@ fn new(route: &Route, id: &str, errors: &[E]) -> Described {
     };
     if route.path == "/admin/health" {
         described.security(json!([{}, {"adminToken": []}]))
-    } else if route.open {
+    } else if route.needs == Needs::Nothing {
         described.security(json!([])).errors(errors)
     } else {
         described.security(json!([{"adminToken": []}])).errors(&[GUARDED, errors].concat())
     }
+}
+
+fn put_rate(route: &Route, id: &str) -> Described {
+    let errors = [E::MissingParameter, E::ReservedTopic, E::TooLarge, E::MetaUnavailable];
+    new(route, id, &errors).body([("application/json", component("RateLimit"))]).json(
+        200,
+        "It holds.",
+        &object([
+            ("status", one_of(&["ok"])),
+            ("topic", component("ClientTopic")),
+            ("capacity", count()),
+            ("rate", json!({"type": "number"})),
+        ]),
+    )
 }
 
 fn text() -> Value {

@@ -1,5 +1,6 @@
 //! The schemas of the admin port.
 
+use mesh_gate::TopicRate;
 use mesh_ingress::openapi::parts::{component, count, digits, list, object, one_of, with_optional};
 use serde_json::{Map, Value, json};
 
@@ -32,6 +33,20 @@ pub(super) fn all() -> Map<String, Value> {
                 ("partitions", count()),
                 ("groups", count()),
                 ("deadLetterTopic", json!({"type": "boolean"})),
+            ]),
+        ),
+        (
+            "RateLimit",
+            object([
+                ("topic", component("ClientTopic")),
+                (
+                    "capacity",
+                    json!({"type": "integer", "minimum": 1, "maximum": TopicRate::LARGEST_CAPACITY}),
+                ),
+                (
+                    "rate",
+                    json!({"type": "number", "minimum": TopicRate::SLOWEST, "maximum": TopicRate::FASTEST}),
+                ),
             ]),
         ),
         ("TopicDetails", topic_details()),

@@ -3,7 +3,7 @@
 use mesh_delivery::{AskedSettings, Mode};
 use serde_json::json;
 
-use crate::rig::{Rig, anybody, client, once, tenant};
+use crate::rig::{Rig, anybody, client, once};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_are_counted_replayed_and_discarded_by_what_is_asked_for() {

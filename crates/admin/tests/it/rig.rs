@@ -5,19 +5,20 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, body::Body};
 use http::{Request, StatusCode, header::AUTHORIZATION};
 use http_body_util::BodyExt;
-use mesh_admin::{AdminState, AdminToken, Health};
+use mesh_admin::{AdminAccess, AdminState, AdminTokens, Health, RateLimits};
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
-    AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, Mode,
+    AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, Mode, Receiver,
     ReliableDispatcher, StartAt, Subscribe,
 };
 use mesh_frame::{ClientId, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
+use mesh_gate::SecurityGate;
 use mesh_ingress::{http::Readiness, intake::IntakeSignals};
 use mesh_meta::{MetaStore, memory::MemoryMeta};
 use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
-    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
+    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, RateLimitStore, Writer},
 };
 use mesh_storage::{AppendItem, Memory, Storage, StorageLimits};
 use serde_json::Value;
@@ -99,16 +100,21 @@ impl Rig {
         let tasks = Tasks::new();
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
-        let state = AdminState::new(
-            AdminToken::new(Some("secret")),
-            Health::new(Readiness::new()),
-            clock,
-            signals.clone(),
-            "LOCAL_STICKY_PULL",
-            "open",
-            tenant(),
+        let tokens = AdminTokens { admin: Some("secret"), ..AdminTokens::default() };
+        let access = AdminAccess::load(tokens).expect("no file");
+        let gate = SecurityGate::open(tenant(), &signals);
+        let health = Health::new(Readiness::new());
+        let state =
+            AdminState::new(access, gate.clone(), health, clock, signals.clone(), "LOCAL_STICKY_PULL");
+        let rate_limits = RateLimits::new(RateLimitStore::new(&store, &writer), gate);
+        state.serve(
+            dispatcher.clone(),
+            groups.clone(),
+            rate_limits,
+            delivery,
+            IntakeSignals::new(&signals),
+            || 0,
         );
-        state.serve(dispatcher.clone(), groups.clone(), delivery, IntakeSignals::new(&signals), || 0);
         let router = mesh_admin::router(state);
         Self { router, storage, dispatcher, groups, _tasks: tasks, _folder: folder }
     }

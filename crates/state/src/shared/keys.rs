@@ -6,6 +6,7 @@
 //! | `/em/groups/<tenant>/<topic>/<kind>/<group>` | a group |
 //! | `/em/dlq/<tenant>/<topic>/<kind>/<group>/[<instance>/]<incarnation>-<partition>-<offset>` | a dead letter |
 //! | `/em/tasks/<task>` | a task |
+//! | `/em/ratelimit/rules` | the rates of topics |
 //! | `/em/agents/<agent>`, `/em/bindings/<client>`, `/em/sessions/<session>` | sessions |
 //!
 //! Every part is text with all bytes but `[A-Za-z0-9._-]` as `%XX`: any legal name round-trips, none holds
@@ -24,6 +25,8 @@ pub(crate) const GROUPS: &str = "/em/groups/";
 pub(crate) const DEAD_LETTERS: &str = "/em/dlq/";
 /// Where tasks are.
 pub(crate) const TASKS: &str = "/em/tasks/";
+/// Where the rates of topics are.
+pub(crate) const RATE_LIMITS: &str = "/em/ratelimit/rules";
 /// Where agents are.
 pub(crate) const AGENTS: &str = "/em/agents/";
 /// Where bindings are.

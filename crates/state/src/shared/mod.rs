@@ -1,9 +1,10 @@
 //! Shared state: what every instance has to agree on, as records in Meta.
 //!
 //! Four stores, a trait and one implementation each: [`SubscriptionStore`] and [`SessionStore`] with a local
-//! view fed by watches, [`DeadLetterStore`] and [`TaskStore`] without one. A write that was answered is durable
-//! in Meta. A lost race is an outcome ([`Created`], [`Replaced`], [`Removed`]); while Meta is unreachable every
-//! write is an error, the views stay as they were, and the next write after it healed succeeds. Nothing is
+//! view fed by watches, [`DeadLetterStore`] and [`TaskStore`] without one; and the rates of topics
+//! ([`RateLimitStore`]). A write that was answered is durable in Meta. A lost race is an outcome ([`Created`],
+//! [`Replaced`], [`Removed`]); while Meta is unreachable every write is an error, the views stay as they were, and
+//! the next write after it healed succeeds. Nothing is
 //! judged by comparing the clocks of two machines.
 
 mod cluster_subscriptions;
@@ -13,6 +14,7 @@ mod keys;
 mod meta_dead_letters;
 mod meta_tasks;
 mod mirror;
+mod rate_limits;
 mod record;
 mod records;
 mod session_records;
@@ -30,6 +32,7 @@ pub use group_id::{GroupId, GroupKind};
 pub use meta_dead_letters::{DeadLetterKeys, MetaBackedDeadLetterStore};
 pub use meta_tasks::MetaBackedTaskStore;
 pub use mirror::Changes;
+pub use rate_limits::{RateLimit, RateLimitRules, RateLimitStore};
 pub use record::{SharedRecord, Stamp, Stored, Unknown, Writer};
 pub use records::{Created, Removed, Replaced};
 pub use session_records::{AgentId, AgentRecord, AgentStatus, BindingRecord, SessionId, SessionRecord};
