@@ -304,7 +304,12 @@ async fn an_audit_log_is_verified_by_its_documented_format_alone() -> Result<()>
     let file = log.to_str().context("a path in UTF-8")?;
     for (name, text, code, told) in [
         ("whole", format!("{FIRST}\n{SECOND}\n"), 0, "2 lines in 1 files, number 1 to 2"),
-        ("an edit", format!("{FIRST}\n{SECOND}\n").replace("bob", "eve"), 1, "audit.log:2: line 2 was changed"),
+        (
+            "an edit",
+            format!("{FIRST}\n{SECOND}\n").replace("bob", "eve"),
+            1,
+            "audit.log:2: line 2 was changed",
+        ),
         ("a cut", format!("{SECOND}\n{FIRST}\n"), 1, "audit.log:2: line 1 stands behind line 2"),
         ("foreign", "text\n".to_owned(), 1, "audit.log:1: it is no line of an audit log"),
     ] {
