@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: run build test system native format lint doc unit reference bench-publish bench-consume
+.PHONY: run build test system native format lint doc unit reference bench-publish bench-consume bench-gate
 
 # Arguments of the server: make run ARGS=-Deventmesh.http.port=8080
 ARGS ?=
@@ -51,3 +51,7 @@ bench-publish: build
 # Poll and acknowledge with 16 clients on the embedded log; medians of five, as JSON.
 bench-consume: build
 	target/release/eventmesh bench consume-suite $(ARGS)
+
+# The security gate: rules, quotas, a whole admission, an audit record.
+bench-gate:
+	cargo bench -p mesh-gate --bench gate -- $(ARGS)

@@ -3,7 +3,11 @@
 //! Every command takes `-Dkey=value`. Exit codes: 0 when it did what it says, 64 when the command line or the
 //! configuration is wrong, 1 for anything else.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -33,11 +37,25 @@ enum Command {
     /// Look at the configuration without starting anything
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Look at an audit log
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Measure a server, or everything side by side
     #[command(subcommand)]
     Bench(bench::BenchCommand),
     /// Print the version
     Version(Sources),
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditCommand {
+    /// Look for lines that were changed, removed, added or moved; exit code 1 where there are any
+    Verify {
+        /// The newest file of the log; the older ones stand beside it
+        file: PathBuf,
+        #[command(flatten)]
+        sources: Sources,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -120,6 +138,7 @@ pub fn run() -> ExitCode {
         Command::Config(ConfigCommand::Reference { format: Format::Markdown, .. }) => {
             print(&reference::markdown())
         }
+        Command::Audit(AuditCommand::Verify { file, .. }) => verify_audit(&file),
         Command::Bench(command) => match bench::run(command) {
             Ok(code) => code,
             Err(error) => {
@@ -144,6 +163,39 @@ impl Inspect {
             Err(problems) => refuse(&problems),
         }
     }
+}
+
+fn verify_audit(file: &Path) -> ExitCode {
+    let report = match mesh_gate::verify_audit(file) {
+        Ok(report) => report,
+        Err(error) => {
+            complain(&format!("eventmesh audit: {error}\n"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut text = if report.lines == 0 {
+        "The audit log has no lines yet.\n".to_owned()
+    } else {
+        format!(
+            "The audit log holds together: {} lines in {} files, number {} to {}.\nThe hash of the last line is {}.\n",
+            report.lines, report.files, report.first, report.last, report.hash
+        )
+    };
+    let told = [
+        (report.first > 1, format!("Lines before number {} are in files that are gone.", report.first)),
+        (report.recovered > 0, format!("Damage was found at a start {} times.", report.recovered)),
+        (report.lost > 0, format!("The log says that {} records were lost.", report.lost)),
+        (
+            report.unfinished > 0,
+            format!("The last {} bytes are a line that is not finished.", report.unfinished),
+        ),
+        (!report.has_head, "The head is missing: lines may have been cut off the end.".to_owned()),
+    ];
+    for (_, sentence) in told.into_iter().filter(|(holds, _)| *holds) {
+        text.push_str(&sentence);
+        text.push('\n');
+    }
+    print(&text)
 }
 
 fn start(sources: &Sources, mode: Mode) -> ExitCode {
@@ -200,6 +252,7 @@ mod tests {
             &["config", "check"],
             &["config", "show"],
             &["config", "reference"],
+            &["audit", "verify", "file"],
         ] {
             let arguments = ["eventmesh"]
                 .into_iter()
@@ -213,6 +266,7 @@ mod tests {
                     inspect.sources
                 }
                 Ok(Command::Config(ConfigCommand::Reference { sources, .. })) => sources,
+                Ok(Command::Audit(AuditCommand::Verify { sources, .. })) => sources,
                 Ok(Command::Bench(_)) => panic!("{command:?} is no bench"),
                 Err(error) => panic!("{command:?}: {error}"),
             };

@@ -1,8 +1,9 @@
 //! Rules in the form that decisions are made by.
 //!
-//! A rule stands in one place: under the resource it names, there under the name it wants the caller to have.
-//! Rules are numbered in the order in which they count, so the smallest number that matches decides, and nothing
-//! behind it is looked at.
+//! A rule stands in one place: under the resource it names, there under the names it wants the caller to have. Rules
+//! are numbered in the order in which they count, so the smallest number that matches decides. A decision looks up
+//! the caller's names, each alone and together, where there are rules of that shape; it compares no rule that is
+//! about somebody else.
 
 use std::collections::HashMap;
 
@@ -12,8 +13,10 @@ use super::{
 };
 use crate::{Action, Identity, Principal};
 
-/// A name that some rule has, as a number.
+/// A name that some rule has, as a number; 0 is none.
 type Symbol = u32;
+/// Principal, role and tenant that a rule wants; 0: any.
+type Wanted = [Symbol; 3];
 /// A rule's place in the order of all.
 type Rank = u32;
 
@@ -28,12 +31,9 @@ pub(super) struct Compiled {
     all: Place,
 }
 
-/// A rule without its resource; a name that is not wanted is `None`.
+/// What is left of a rule that was found by its names.
 #[derive(Debug)]
 struct Ranked {
-    principal: Option<Symbol>,
-    role: Option<Symbol>,
-    tenant: Option<Symbol>,
     operations: Operations,
     effect: Effect,
 }
@@ -44,20 +44,20 @@ struct Node {
     place: Place,
 }
 
-/// The rules of one resource pattern, each under the most telling name that it wants, in their order.
+/// The rules of one resource pattern.
 #[derive(Debug, Default)]
 struct Place {
-    by_principal: HashMap<Symbol, Vec<Rank>>,
-    by_role: HashMap<Symbol, Vec<Rank>>,
-    by_tenant: HashMap<Symbol, Vec<Rank>>,
-    of_everybody: Vec<Rank>,
+    /// Which of the three names the rules here want: a bit for each shape.
+    shapes: u8,
+    /// In their order.
+    lists: HashMap<Wanted, Vec<Rank>>,
 }
 
 /// A caller as far as rules know it.
 struct Known {
-    principal: Option<Symbol>,
+    principal: Symbol,
     roles: Vec<Symbol>,
-    tenant: Option<Symbol>,
+    tenant: Symbol,
 }
 
 impl Compiled {
@@ -68,13 +68,7 @@ impl Compiled {
         let mut compiled = Self::default();
         for rule in rules {
             let rank = Rank::try_from(compiled.rules.len()).expect("a file has less than 2^32 rules");
-            let ranked = Ranked {
-                principal: compiled.symbol(rule.principal),
-                role: compiled.symbol(rule.role),
-                tenant: compiled.symbol(rule.tenant),
-                operations: rule.operations,
-                effect: rule.effect,
-            };
+            let wanted = [rule.principal, rule.role, rule.tenant].map(|name| compiled.symbol(name));
             let place = match rule.resource {
                 Pattern::All => &mut compiled.all,
                 Pattern::Exact(name) => compiled.exact.entry(name).or_default(),
@@ -86,16 +80,17 @@ impl Compiled {
                     &mut node.place
                 }
             };
-            place.list_for(&ranked).push(rank);
-            compiled.rules.push(ranked);
+            place.shapes |= 1 << shape(wanted);
+            place.lists.entry(wanted).or_default().push(rank);
+            compiled.rules.push(Ranked { operations: rule.operations, effect: rule.effect });
         }
         compiled
     }
 
-    fn symbol(&mut self, name: Name) -> Option<Symbol> {
-        let Name::Is(name) = name else { return None };
-        let next = Symbol::try_from(self.symbols.len()).expect("a file has less than 2^32 names");
-        Some(*self.symbols.entry(name).or_insert(next))
+    fn symbol(&mut self, name: Name) -> Symbol {
+        let Name::Is(name) = name else { return 0 };
+        let next = Symbol::try_from(self.symbols.len() + 1).expect("a file has less than 2^32 names");
+        *self.symbols.entry(name).or_insert(next)
     }
 
     pub(super) fn count(&self) -> RuleCount {
@@ -107,9 +102,9 @@ impl Compiled {
     pub(super) fn decide(&self, identity: &Identity, action: Action, resource: &str) -> Option<Effect> {
         let symbol = |name: &str| self.symbols.get(name).copied();
         let known = Known {
-            principal: identity.principal.as_ref().map(Principal::as_str).and_then(symbol),
+            principal: identity.principal.as_ref().map(Principal::as_str).and_then(symbol).unwrap_or(0),
             roles: identity.roles.iter().filter_map(|role| symbol(role)).collect(),
-            tenant: symbol(identity.tenant.as_str()),
+            tenant: symbol(identity.tenant.as_str()).unwrap_or(0),
         };
         let mut first = Rank::MAX;
         let mut ask = |place: &Place| self.first_in(place, &known, action, &mut first);
@@ -130,46 +125,41 @@ impl Compiled {
 
     /// Makes `first` the first rule of a place that matches, if that comes before it.
     fn first_in(&self, place: &Place, known: &Known, action: Action, first: &mut Rank) {
-        let of = |lists: &HashMap<Symbol, Vec<Rank>>, symbol: Symbol, first: &mut Rank| {
-            if let Some(list) = lists.get(&symbol) {
-                self.first_of(list, known, action, first);
+        for has_principal in [false, true] {
+            for has_tenant in [false, true] {
+                let principal = if has_principal { known.principal } else { 0 };
+                let tenant = if has_tenant { known.tenant } else { 0 };
+                if (has_principal && principal == 0) || (has_tenant && tenant == 0) {
+                    continue;
+                }
+                self.first_of(place, [principal, 0, tenant], action, first);
+                if place.has([principal, 1, tenant]) {
+                    for role in &known.roles {
+                        self.first_of(place, [principal, *role, tenant], action, first);
+                    }
+                }
             }
-        };
-        self.first_of(&place.of_everybody, known, action, first);
-        if let Some(principal) = known.principal {
-            of(&place.by_principal, principal, first);
-        }
-        for role in &known.roles {
-            of(&place.by_role, *role, first);
-        }
-        if let Some(tenant) = known.tenant {
-            of(&place.by_tenant, tenant, first);
         }
     }
 
-    fn first_of(&self, list: &[Rank], known: &Known, action: Action, first: &mut Rank) {
-        let before = list.iter().copied().take_while(|rank| *rank < *first);
-        let found = before.filter(|rank| self.rules[*rank as usize].matches(known, action)).next();
+    fn first_of(&self, place: &Place, wanted: Wanted, action: Action, first: &mut Rank) {
+        if !place.has(wanted) {
+            return;
+        }
+        let Some(list) = place.lists.get(&wanted) else { return };
+        let mut before = list.iter().copied().take_while(|rank| *rank < *first);
+        let found = before.find(|rank| self.rules[*rank as usize].operations.has(action));
         *first = found.unwrap_or(*first);
     }
 }
 
-impl Ranked {
-    fn matches(&self, known: &Known, action: Action) -> bool {
-        self.operations.has(action)
-            && self.principal.is_none_or(|wanted| known.principal == Some(wanted))
-            && self.tenant.is_none_or(|wanted| known.tenant == Some(wanted))
-            && self.role.is_none_or(|wanted| known.roles.contains(&wanted))
+impl Place {
+    /// Whether some rule here wants names where this has some.
+    fn has(&self, wanted: Wanted) -> bool {
+        self.shapes & (1 << shape(wanted)) != 0
     }
 }
 
-impl Place {
-    fn list_for(&mut self, rule: &Ranked) -> &mut Vec<Rank> {
-        match (rule.principal, rule.role, rule.tenant) {
-            (Some(principal), _, _) => self.by_principal.entry(principal).or_default(),
-            (None, Some(role), _) => self.by_role.entry(role).or_default(),
-            (None, None, Some(tenant)) => self.by_tenant.entry(tenant).or_default(),
-            (None, None, None) => &mut self.of_everybody,
-        }
-    }
+fn shape(wanted: Wanted) -> u8 {
+    wanted.iter().fold(0, |shape, symbol| shape << 1 | u8::from(*symbol != 0))
 }

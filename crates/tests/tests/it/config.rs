@@ -293,3 +293,34 @@ async fn every_documented_route_answers() -> Result<()> {
     client.get("/events/publish").await?.expect_error(405, "method_not_allowed")?;
     Ok(())
 }
+
+#[tokio::test]
+async fn an_audit_log_is_verified_by_its_documented_format_alone() -> Result<()> {
+    // Two lines as docs/security.md describes them, hashed by `sha256sum`.
+    const FIRST: &str = r#"{"seq":1,"at":"2026-07-01T09:30:00.250Z","kind":"decision","outcome":"denied","tenant":"t1","principal":"ann","prev":"0000000000000000000000000000000000000000000000000000000000000000","hash":"eeb2c19c45910b913381ec42aadadedf3561295ef97d09fca80c521a56aa99fc"}"#;
+    const SECOND: &str = r#"{"seq":2,"at":"2026-07-01T09:30:01.250Z","kind":"decision","outcome":"denied","tenant":"t1","principal":"bob","prev":"eeb2c19c45910b913381ec42aadadedf3561295ef97d09fca80c521a56aa99fc","hash":"c4a3e146e11eba51d12b1ce582448c15448999fd83cb286ba4cb1944ae0a7cda"}"#;
+    let home = tempfile::tempdir()?;
+    let log = home.path().join("audit.log");
+    let file = log.to_str().context("a path in UTF-8")?;
+    for (name, text, code, told) in [
+        ("whole", format!("{FIRST}\n{SECOND}\n"), 0, "2 lines in 1 files, number 1 to 2"),
+        (
+            "an edit",
+            format!("{FIRST}\n{SECOND}\n").replace("bob", "eve"),
+            1,
+            "audit.log:2: line 2 was changed",
+        ),
+        ("a cut", format!("{SECOND}\n{FIRST}\n"), 1, "audit.log:2: line 1 stands behind line 2"),
+        ("foreign", "text\n".to_owned(), 1, "audit.log:1: it is no line of an audit log"),
+    ] {
+        std::fs::write(&log, text)?;
+        let output = run_to_end(&["audit", "verify", file], &[], home.path(), SOON).await?;
+        ensure!(output.code == Some(code), "{name}: {:?}: {}", output.code, output.text);
+        ensure!(output.text.contains(told), "{name}: {}", output.text);
+        ensure!(code == 1 || output.text.contains("The head is missing"), "{name}: {}", output.text);
+    }
+    std::fs::remove_file(&log)?;
+    let output = run_to_end(&["audit", "verify", file], &[], home.path(), SOON).await?;
+    ensure!(output.code == Some(1) && output.text.contains("cannot be read"), "{}", output.text);
+    Ok(())
+}

@@ -65,7 +65,9 @@ fn a_torn_last_line_is_cut_off_and_the_log_says_so() {
 
 #[test]
 fn what_was_cut_while_it_stood_still_shows_for_ever() {
-    let cases: [(&str, fn(&Path), &str, bool); 5] = [
+    // What is done, what the log says of it, and whether it still holds together.
+    type Case = (&'static str, fn(&Path), &'static str, bool);
+    let cases: [Case; 5] = [
         (
             "the last line",
             |path| {

@@ -312,11 +312,7 @@ fn each_cause_ends_as_the_decision_table_says() {
                 format!("eventmesh_gate_verdicts_total{{filter=\"{filter}\",verdict=\"{}\"}}", verdicts[at]);
             let text = fixture.signals.text();
             let counted = text.lines().find_map(|counted| counted.strip_prefix(&line));
-            assert_eq!(
-                counted.map(str::trim).filter(|count| *count != "0").is_some(),
-                true,
-                "{name}, {mode:?}: {text}"
-            );
+            assert!(counted.map(str::trim).is_some_and(|count| count != "0"), "{name}, {mode:?}: {text}");
             let records = fixture.kept.0.lock();
             let outcome = format!("outcome: {}", outcomes[at]);
             assert!(records.iter().any(|record| record.contains(&outcome)), "{name}, {mode:?}: {records:?}");

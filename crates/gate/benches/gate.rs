@@ -1,0 +1,217 @@
+//! What the gate costs: a decision by many rules, a publish against quotas, a whole admission, an audit record.
+
+use std::{fmt::Write as _, fs, hint::black_box, path::Path, sync::Arc};
+
+use criterion::{Criterion, criterion_group};
+use mesh_base::{Clock, Signals, UnixMillis};
+use mesh_frame::{TenantId, TopicName};
+use mesh_gate::{
+    AclFilter, Action, AuditRecord, AuditSink, Cost, CredentialKind, FileAuditSettings, FileAuditSink,
+    FilterChain, GateParts, Identity, Interest, LoggingAuditSink, Mode, Outcome, Presented, Principal,
+    Protocol, SecurityGate, TenantLimits, TenantQuotaManager, TopicRates,
+};
+
+/// A third each by principal and topic, by role and everything below a name, by tenant; and two for everybody.
+fn rules(count: usize, folder: &Path) -> AclFilter {
+    let mut text = String::from(
+        "[[rule]]\ntenant = \"*\"\nresource = \"public.*\"\naction = \"ANY\"\neffect = \"ALLOW\"\n\
+         [[rule]]\nprincipal = \"*\"\nresource = \"*\"\naction = \"ADMIN\"\neffect = \"DENY\"\npriority = 9\n",
+    );
+    for number in 0..count - 2 {
+        let (who, what) = match number % 3 {
+            0 => (format!("principal = \"p{number}\""), format!("site.{number}.orders")),
+            1 => (format!("role = \"r{number}\""), format!("site.{number}.*")),
+            _ => (format!("tenant = \"t{number}\"\nrole = \"writer\""), "site.*".to_owned()),
+        };
+        let priority = number % 7;
+        writeln!(
+            text,
+            "[[rule]]\n{who}\nresource = \"{what}\"\naction = \"PUBLISH\"\neffect = \"ALLOW\"\npriority = {priority}"
+        )
+        .expect("a string takes it");
+    }
+    loaded(&text, folder)
+}
+
+/// All about one topic, each about another principal.
+fn rules_of_one_topic(count: usize, folder: &Path) -> AclFilter {
+    let mut text = String::new();
+    for number in 0..count {
+        writeln!(
+            text,
+            "[[rule]]\nprincipal = \"p{number}\"\nresource = \"orders\"\naction = \"PUBLISH\"\neffect = \"ALLOW\""
+        )
+        .expect("a string takes it");
+    }
+    loaded(&text, folder)
+}
+
+fn loaded(text: &str, folder: &Path) -> AclFilter {
+    let path = folder.join("acl.toml");
+    fs::write(&path, text).expect("written");
+    AclFilter::load(&path).expect("good rules")
+}
+
+fn identity(principal: Option<&str>, roles: &[&str], tenant: &str) -> Identity {
+    Identity {
+        tenant: TenantId::new(tenant).expect("legal"),
+        principal: principal.map(Principal::new),
+        roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        scopes: Vec::new(),
+        credential: CredentialKind::Jwt,
+        expires_at: None,
+    }
+}
+
+fn acl(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for count in [1_000, 10_000] {
+        let filter = rules(count, folder.path());
+        let last = (count - 3) / 3 * 3;
+        let (principal, topic) = (format!("p{last}"), format!("site.{last}.orders"));
+        let (role, below) = (format!("r{}", last - 2), format!("site.{}.orders.eu.paid", last - 2));
+        let many: Vec<String> =
+            (0..20).map(|number| format!("other{number}")).chain([role.clone()]).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let cases = [
+            ("exact", identity(Some(&principal), &["reader", "writer"], "t1"), topic.as_str()),
+            ("below, of 21 roles", identity(Some("x"), &many, "t1"), below.as_str()),
+            ("everybody", identity(Some("x"), &[], "t1"), "public.a.b"),
+            ("no rule", identity(Some("x"), &["writer"], "t2"), topic.as_str()),
+        ];
+        for (name, who, resource) in cases {
+            criterion.bench_function(&format!("acl/{count} rules/{name}"), |bench| {
+                bench.iter(|| filter.judge(black_box(&who), Action::Publish, black_box(resource)));
+            });
+        }
+    }
+    let filter = rules_of_one_topic(10_000, folder.path());
+    let who = identity(Some("p9999"), &[], "t1");
+    criterion.bench_function("acl/10000 rules of one topic", |bench| {
+        bench.iter(|| filter.judge(black_box(&who), Action::Publish, black_box("orders")));
+    });
+}
+
+fn limits() -> TenantLimits {
+    TenantLimits {
+        connections: Some(1_000),
+        events_per_second: Some(1_000_000_000),
+        bytes_per_second: Some(1_000_000_000_000),
+        ..TenantLimits::default()
+    }
+}
+
+fn quota(criterion: &mut Criterion) {
+    let tenant = TenantId::new("t1").expect("legal");
+    let cost = Cost { events: 1, bytes: 1_000 };
+    for (name, limits) in [("limited", limits()), ("unlimited", TenantLimits::default())] {
+        let quota = TenantQuotaManager::new(limits, None, Clock::system());
+        criterion.bench_function(&format!("quota/publish, {name}"), |bench| {
+            bench.iter(|| quota.publish(black_box(&tenant), black_box(cost)));
+        });
+    }
+}
+
+fn file_sink(folder: &Path, interest: Interest) -> FileAuditSink {
+    let settings = FileAuditSettings {
+        interest,
+        // Criterion is faster than a disk.
+        queue_bytes: 256 << 20,
+        kept_files: 1,
+        ..FileAuditSettings::new(folder.join("audit.log"))
+    };
+    FileAuditSink::start(&settings, Clock::system(), &Signals::new()).expect("a new log")
+}
+
+fn admission(criterion: &mut Criterion) {
+    let topic = TopicName::client("public.orders").expect("legal");
+    let presented = Presented {
+        authorization: None,
+        certificate: None,
+        trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        remote: "192.0.2.7:40000".parse().ok(),
+        protocol: Protocol::Http,
+    };
+    for (name, with_acl, sink) in [
+        ("no gate", false, None),
+        ("1000 rules, quota, log", true, None),
+        ("1000 rules, quota, file of denials", true, Some(Interest::Denials)),
+        ("1000 rules, quota, file of everything", true, Some(Interest::Everything)),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock = Clock::system();
+        let mut audit: Vec<Arc<dyn AuditSink>> = vec![Arc::new(LoggingAuditSink)];
+        audit.extend(sink.map(|interest| Arc::new(file_sink(folder.path(), interest)) as Arc<dyn AuditSink>));
+        let limits = if with_acl { limits() } else { TenantLimits::default() };
+        let parts = GateParts {
+            default_tenant: TenantId::new("t1").expect("legal"),
+            chain: FilterChain {
+                acl: with_acl.then(|| rules(1_000, folder.path())),
+                ..FilterChain::default()
+            },
+            mode: Mode::Closed,
+            quota: TenantQuotaManager::new(limits, None, clock),
+            topic_rates: TopicRates::new(clock),
+            audit,
+            clock,
+        };
+        let gate = SecurityGate::new(parts, &Signals::new());
+        criterion.bench_function(&format!("admit_publish/{name}"), |bench| {
+            bench.iter(|| {
+                let caller =
+                    gate.authenticate(black_box(&presented), Action::Publish).expect("no token filter");
+                let cost = Cost { events: 1, bytes: 1_000 };
+                gate.admit_publish(&caller, black_box(&topic), cost, ()).expect("permitted")
+            });
+        });
+    }
+}
+
+/// The processor time of all threads of this process so far, in nanoseconds.
+#[cfg(target_os = "linux")]
+fn processor_nanos() -> u64 {
+    let of = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let threads = fs::read_dir("/proc/self/task").expect("this is Linux");
+    threads.flatten().map(|thread| of(&thread.path().join("schedstat"))).sum()
+}
+
+/// What a record costs in all: on the request's task and on the thread that writes it.
+#[cfg(target_os = "linux")]
+fn whole_cost_of_records() {
+    const RECORDS: u32 = 1_000_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = file_sink(folder.path(), Interest::Everything);
+    let record = AuditRecord {
+        at: UnixMillis(1_800_000_000_000),
+        outcome: Outcome::Allowed,
+        filter: None,
+        reason: "",
+        operation: Some(Action::Publish),
+        resource: "topic:public.orders",
+        tenant: "tenant-1",
+        principal: Some("service-orders"),
+        credential: CredentialKind::Jwt,
+        remote: "192.0.2.7:40000".parse().ok(),
+        protocol: Protocol::Http,
+        trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    };
+    let before = processor_nanos();
+    for _ in 0..RECORDS {
+        sink.record(&record).expect("there is room");
+    }
+    sink.flush();
+    let all = processor_nanos() - before;
+    println!("file sink: {} ns of processor time a record, in all threads", all / u64::from(RECORDS));
+}
+
+criterion_group!(benches, acl, quota, admission);
+
+fn main() {
+    #[cfg(target_os = "linux")]
+    whole_cost_of_records();
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}
