@@ -10,6 +10,7 @@ pub mod admin;
 pub mod delivery;
 pub mod http;
 pub mod node;
+pub mod security;
 pub mod storage;
 
 /// The part of the system that a key belongs to; the reference has a section for each.
@@ -66,8 +67,11 @@ pub struct About {
     pub fallback: Fallback,
     /// What it does, in one to three sentences.
     pub meaning: &'static str,
-    /// Whether its value is masked wherever it is shown, and an error when it is blank.
+    /// Whether its value is masked wherever it is shown.
     pub secret: bool,
+    /// Whether a blank value is an error: to be without it the key is left out. So it is for all secrets, and for
+    /// what switches protection on, which a variable that nobody filled must not switch off.
+    pub never_blank: bool,
 }
 
 /// A declared key whose values are read as `K`.
@@ -117,7 +121,7 @@ impl<K: Kind> Declared for Key<K> {
 }
 
 /// The groups with their keys, in the order of the reference.
-pub fn groups() -> [(Group, &'static [&'static dyn Declared]); 9] {
+pub fn groups() -> [(Group, &'static [&'static dyn Declared]); 13] {
     [
         (delivery::GROUP, delivery::KEYS),
         (storage::GROUP, storage::KEYS),
@@ -126,7 +130,11 @@ pub fn groups() -> [(Group, &'static [&'static dyn Declared]); 9] {
         (admin::GROUP, admin::KEYS),
         (node::meta::GROUP, node::meta::KEYS),
         (node::GROUP, node::KEYS),
-        (node::security::GROUP, node::security::KEYS),
+        (security::GROUP, security::KEYS),
+        (security::jwt::GROUP, security::jwt::KEYS),
+        (security::quota::GROUP, security::quota::KEYS),
+        (security::audit::GROUP, security::audit::KEYS),
+        (security::tls::GROUP, security::tls::KEYS),
         (node::log::GROUP, node::log::KEYS),
     ]
 }
@@ -152,6 +160,7 @@ macro_rules! keys {
                     fallback: $fallback,
                     meaning: $meaning,
                     secret: $crate::config::keys::keys!(@secret $($secret)?),
+                    never_blank: $crate::config::keys::keys!(@never_blank $($secret)?),
                 },
                 kind: $value,
             };
@@ -161,7 +170,11 @@ macro_rules! keys {
         pub static KEYS: &[&dyn $crate::config::keys::Declared] = &[$(&$constant),+];
     };
     (@secret secret) => { true };
+    (@secret never_blank) => { false };
     (@secret) => { false };
+    (@never_blank secret) => { true };
+    (@never_blank never_blank) => { true };
+    (@never_blank) => { false };
 }
 
 pub(crate) use keys;

@@ -61,7 +61,7 @@ impl Reader {
     pub(crate) fn forbid(&mut self, key: &dyn Declared, wrong: impl Into<String>, accepted: Option<&str>) {
         let about = key.about();
         let mut problem =
-            match self.given.get(about.name).filter(|pair| !pair.value.is_empty() || about.secret) {
+            match self.given.get(about.name).filter(|pair| !pair.value.is_empty() || about.never_blank) {
                 Some(pair) => Problem::with_value(key, pair, wrong),
                 None => Problem::without_value(key, wrong),
             };
@@ -86,7 +86,7 @@ impl Reader {
     fn given_value<K: Kind>(&self, key: &Key<K>) -> Result<Option<K::Value>, String> {
         let Some(pair) = self.given.get(key.about.name) else { return Ok(None) };
         match pair.value.as_str() {
-            "" if key.about.secret => {
+            "" if key.about.never_blank => {
                 Err("is blank; that never means \"none\": leave the key out for that".to_owned())
             }
             "" => Ok(None),

@@ -1,10 +1,12 @@
 //! Rules between keys, and what is allowed but deserves a word.
 
+use mesh_ingress::http::ClientCertificates;
+
 use super::{
-    keys::{Declared, admin, delivery, http, node, storage},
+    keys::{Declared, admin, delivery, http, node, security, storage},
     problems::Warning,
     reader::Reader,
-    settings::{MetaBackend, Settings, StorageBackend, SyncMode, Topology},
+    settings::{GateSettings, MetaBackend, Settings, StorageBackend, SyncMode, Topology},
 };
 
 /// Checks the rules whose keys could all be read.
@@ -13,6 +15,7 @@ pub(crate) fn check(settings: &Settings, reader: &mut Reader, warnings: &mut Vec
     ports_differ(settings, reader);
     limits_fit_into_their_totals(settings, reader);
     closed_gate_has_something_to_check_against(settings, reader);
+    tls_is_whole(settings, reader);
     warn(settings, reader, warnings);
 }
 
@@ -64,10 +67,62 @@ fn limits_fit_into_their_totals(settings: &Settings, reader: &mut Reader) {
 }
 
 fn closed_gate_has_something_to_check_against(settings: &Settings, reader: &mut Reader) {
-    if settings.gate.fail_closed {
-        let wrong =
-            "no filter is configured, so there is nothing to check against (no filter is in this build)";
-        reader.forbid(&node::security::FAIL_CLOSED, wrong, Some("false"));
+    let gate = &settings.gate;
+    if gate.fail_closed && !has_filter(gate) && FILTERS.iter().all(|key| reader.is_sound(*key)) {
+        let wrong = "no filter is configured, so there is nothing to check against";
+        reader.forbid(
+            &security::FAIL_CLOSED,
+            wrong,
+            Some("false; or true with tokens, signed tokens, client certificates, signatures or access rules"),
+        );
+    }
+}
+
+/// Whether anything is configured that could object to a request.
+fn has_filter(gate: &GateSettings) -> bool {
+    let token = &gate.token;
+    let jwt = &token.jwt;
+    token.token_file.is_some()
+        || token.certificate_file.is_some()
+        || jwt.key_set_file.is_some()
+        || jwt.key_set_url.is_some()
+        || jwt.secret_file.is_some()
+        || gate.signature.is_some()
+        || gate.acl_file.is_some()
+}
+
+/// The keys that switch a filter on.
+static FILTERS: [&dyn Declared; 7] = [
+    &security::TOKEN_FILE,
+    &security::CERTIFICATE_FILE,
+    &security::jwt::KEY_SET_FILE,
+    &security::jwt::KEY_SET_URL,
+    &security::jwt::SECRET_FILE,
+    &security::SIGNATURE_FILE,
+    &security::ACL_FILE,
+];
+
+fn tls_is_whole(settings: &Settings, reader: &mut Reader) {
+    use security::tls;
+    let pair: [&dyn Declared; 2] = [&tls::CERTIFICATE, &tls::KEY];
+    for (one, other) in [(pair[0], pair[1]), (pair[1], pair[0])] {
+        if reader.is_given(one) && !reader.is_given(other) && sound(reader, &pair) {
+            reader.forbid(other, format!("is missing, and {} is there", one.about().name), None);
+        }
+    }
+    let asks = settings.tls.as_ref().is_some_and(|tls| tls.clients != ClientCertificates::None);
+    let is_asked = reader.is_given(&tls::CLIENTS) || reader.is_given(&tls::CLIENT_CA);
+    if settings.tls.is_none() && is_asked && sound(reader, &pair) {
+        reader.forbid(&tls::CERTIFICATE, "is missing, and client certificates are asked for", None);
+    } else if asks && !reader.is_given(&tls::CLIENT_CA) && reader.is_sound(&tls::CLIENT_CA) {
+        reader.forbid(&tls::CLIENT_CA, "is missing: nothing says who signs client certificates", None);
+    }
+    if !asks && reader.is_given(&security::CERTIFICATE_FILE) && sound(reader, &[&tls::CLIENTS]) {
+        reader.forbid(
+            &security::CERTIFICATE_FILE,
+            "needs client certificates, and eventmesh.tls.client.auth asks for none",
+            None,
+        );
     }
 }
 
@@ -89,6 +144,17 @@ fn warn(settings: &Settings, reader: &Reader, warnings: &mut Vec<Warning>) {
     }
     if reader.is_given(&storage::SYNC) && settings.storage.backend != StorageBackend::Embedded {
         add("eventmesh.storage.embedded.sync has no effect: the storage is not embedded");
+    }
+    let audit: [(&dyn Declared, bool, &str); 4] = [
+        (&security::audit::FILE_RECORDS, settings.gate.audit.file.is_none(), "file"),
+        (&security::audit::FILE_BYTES, settings.gate.audit.file.is_none(), "file"),
+        (&security::audit::FILE_KEPT, settings.gate.audit.file.is_none(), "file"),
+        (&security::audit::TOPIC_RECORDS, settings.gate.audit.topic.is_none(), "topic"),
+    ];
+    for (key, is_idle, what) in audit {
+        if is_idle && reader.is_given(key) {
+            add(&format!("{} has no effect: there is no audit {what}", key.about().name));
+        }
     }
     if !settings.meta.addresses.is_empty() {
         add("eventmesh.meta.addr has no effect: the Meta store is local");

@@ -4,7 +4,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use mesh_frame::{InstanceId, TenantId};
+use mesh_frame::{InstanceId, TenantId, TopicName};
+use mesh_gate::{Interest, TenantLimits, TokenSettings};
+use mesh_ingress::http::ClientCertificates;
 use tracing::Level;
 
 use super::{effective::Effective, mode::Mode, secret::Secret};
@@ -30,6 +32,8 @@ pub struct Settings {
     pub instance: InstanceSettings,
     /// The security gate.
     pub gate: GateSettings,
+    /// TLS; `None`: the ports speak plainly.
+    pub tls: Option<TlsFiles>,
     /// The log.
     pub log: LogSettings,
     /// Every key with the value that holds and where it comes from.
@@ -145,6 +149,8 @@ pub struct HttpSettings {
     pub max_in_flight_body_bytes: u64,
     /// Memory for poll answers.
     pub max_in_flight_poll_bytes: u64,
+    /// The origins whose pages may call.
+    pub cors_origins: Vec<String>,
 }
 
 /// Settings of the admin port.
@@ -154,8 +160,12 @@ pub struct AdminSettings {
     pub host: String,
     /// The port; 0 is any free one.
     pub port: u16,
-    /// The bearer token; `None` locks everything but health and readiness.
+    /// The bearer token of an admin; without any token everything but health and readiness is locked.
     pub token: Option<Secret>,
+    /// More tokens, with roles.
+    pub token_file: Option<PathBuf>,
+    /// A token that opens metrics only.
+    pub metrics_token: Option<Secret>,
 }
 
 /// Which Meta store.
@@ -190,6 +200,67 @@ pub struct InstanceSettings {
 pub struct GateSettings {
     /// Whether what a filter denies is refused.
     pub fail_closed: bool,
+    /// Credentials.
+    pub token: TokenSettings,
+    /// Who signs the certificate of the key set's host.
+    pub key_set_ca: Option<PathBuf>,
+    /// The access rules.
+    pub acl_file: Option<PathBuf>,
+    /// Signatures.
+    pub signature: Option<SignatureSettings>,
+    /// What a tenant may use that has no limits of its own.
+    pub limits: TenantLimits,
+    /// The limits of tenants that have their own.
+    pub limits_file: Option<PathBuf>,
+    /// The audit.
+    pub audit: AuditSettings,
+    /// How often files are looked at.
+    pub reload_interval: Duration,
+}
+
+/// How signatures are verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignatureSettings {
+    /// The keys.
+    pub file: PathBuf,
+    /// Whether events signed by themselves are accepted.
+    pub legacy: bool,
+    /// How old a signature may be.
+    pub window: Duration,
+    /// How many nonces are remembered.
+    pub max_nonces: u64,
+}
+
+/// Where the gate's decisions go beside the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditSettings {
+    /// The audit file.
+    pub file: Option<PathBuf>,
+    /// What it gets.
+    pub file_records: Interest,
+    /// Its size from which on the next is begun.
+    pub file_bytes: u64,
+    /// How many older ones are kept.
+    pub file_kept: u64,
+    /// The audit topic.
+    pub topic: Option<TopicName>,
+    /// What it gets.
+    pub topic_records: Interest,
+}
+
+/// Settings of TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Who signs client certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients show certificates.
+    pub clients: ClientCertificates,
+    /// Whether the admin port speaks TLS too.
+    pub admin: bool,
 }
 
 /// The form of the log.

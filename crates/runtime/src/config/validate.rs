@@ -1,9 +1,11 @@
 //! From pairs to settings: pure, and thorough. Every key is read, every rule between keys is checked, and
 //! whatever is wrong is reported together.
 
+use mesh_gate::{JwtSettings, TenantLimits, TokenSettings};
+
 use super::{
     effective,
-    keys::{admin, delivery, http, node, storage},
+    keys::{admin, delivery, http, node, security, storage},
     mode::Mode,
     problems::{Problem, Warning},
     reader::Reader,
@@ -82,11 +84,14 @@ fn read(reader: &mut Reader, mode: Mode) -> Settings {
             max_connections: reader.required(&http::MAX_CONNECTIONS),
             max_in_flight_body_bytes: reader.required(&http::MAX_IN_FLIGHT_BODIES),
             max_in_flight_poll_bytes: reader.required(&http::MAX_IN_FLIGHT_POLLS),
+            cors_origins: reader.get(&security::CORS_ORIGINS).unwrap_or_default(),
         },
         admin: AdminSettings {
             host: reader.required(&admin::HOST),
             port: reader.required(&admin::PORT),
             token: reader.get(&admin::TOKEN),
+            token_file: reader.get(&admin::TOKEN_FILE),
+            metrics_token: reader.get(&admin::METRICS_TOKEN),
         },
         meta: MetaSettings {
             backend: reader.required(&node::meta::TYPE),
@@ -97,13 +102,77 @@ fn read(reader: &mut Reader, mode: Mode) -> Settings {
             tenant_default: reader.required(&node::TENANT_DEFAULT),
             shutdown_timeout: reader.required(&node::SHUTDOWN_TIMEOUT),
         },
-        gate: GateSettings { fail_closed: reader.required(&node::security::FAIL_CLOSED) },
+        gate: gate(reader),
+        tls: tls(reader),
         log: LogSettings {
             format: reader.required(&node::log::FORMAT),
             level: reader.required(&node::log::LEVEL),
         },
         effective: Vec::new(),
     }
+}
+
+fn gate(reader: &mut Reader) -> GateSettings {
+    use security::{audit, jwt, quota};
+    let signature_file = reader.get(&security::SIGNATURE_FILE);
+    let signature = SignatureSettings {
+        file: signature_file.clone().unwrap_or_default(),
+        legacy: reader.required(&security::SIGNATURE_LEGACY),
+        window: reader.required(&security::SIGNATURE_WINDOW),
+        max_nonces: reader.required(&security::SIGNATURE_NONCES),
+    };
+    GateSettings {
+        fail_closed: reader.required(&security::FAIL_CLOSED),
+        token: TokenSettings {
+            token_file: reader.get(&security::TOKEN_FILE),
+            certificate_file: reader.get(&security::CERTIFICATE_FILE),
+            jwt: JwtSettings {
+                key_set_file: reader.get(&jwt::KEY_SET_FILE),
+                key_set_url: reader.get(&jwt::KEY_SET_URL),
+                refresh_interval: reader.required(&jwt::REFRESH),
+                max_stale: reader.required(&jwt::MAX_STALE),
+                secret_file: reader.get(&jwt::SECRET_FILE),
+                algorithms: reader.get(&jwt::ALGORITHMS).unwrap_or_default(),
+                issuer: reader.get(&jwt::ISSUER),
+                audience: reader.get(&jwt::AUDIENCE).unwrap_or_default(),
+                leeway: reader.required(&jwt::LEEWAY),
+                tenant_claim: reader.required(&jwt::TENANT_CLAIM),
+                default_tenant: reader.get(&jwt::TENANT),
+                principal_claim: reader.required(&jwt::PRINCIPAL_CLAIM),
+                roles_claim: reader.required(&jwt::ROLES_CLAIM),
+                scopes_claim: reader.required(&jwt::SCOPES_CLAIM),
+            },
+        },
+        key_set_ca: reader.get(&jwt::KEY_SET_CA),
+        acl_file: reader.get(&security::ACL_FILE),
+        signature: signature_file.is_some().then_some(signature),
+        limits: TenantLimits {
+            connections: reader.get(&quota::CONNECTIONS),
+            subscriptions: reader.get(&quota::SUBSCRIPTIONS),
+            events_per_second: reader.get(&quota::EVENTS),
+            bytes_per_second: reader.get(&quota::BYTES),
+            backlog: reader.get(&quota::BACKLOG),
+        },
+        limits_file: reader.get(&quota::FILE),
+        audit: AuditSettings {
+            file: reader.get(&audit::FILE),
+            file_records: reader.required(&audit::FILE_RECORDS),
+            file_bytes: reader.required(&audit::FILE_BYTES),
+            file_kept: reader.required(&audit::FILE_KEPT),
+            topic: reader.get(&audit::TOPIC),
+            topic_records: reader.required(&audit::TOPIC_RECORDS),
+        },
+        reload_interval: reader.required(&security::RELOAD),
+    }
+}
+
+fn tls(reader: &mut Reader) -> Option<TlsFiles> {
+    use security::tls;
+    let (certificate, key) = (reader.get(&tls::CERTIFICATE), reader.get(&tls::KEY));
+    let client_ca = reader.get(&tls::CLIENT_CA);
+    let (clients, admin) = (reader.required(&tls::CLIENTS), reader.required(&tls::ADMIN));
+    // What is missing of the two, a rule says.
+    Some(TlsFiles { certificate: certificate?, key: key?, client_ca, clients, admin })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Keys of the admin port.
 
 use super::{Fallback, Group, keys};
-use crate::config::kind::{Host, Port, Token};
+use crate::config::kind::{File, Host, Port, Token};
 
 /// This group.
 pub const GROUP: Group = Group { title: "Administration", about: "The port for operators." };
@@ -18,5 +18,14 @@ keys! {
     TOKEN: Token = Token,
     "eventmesh.admin.token", Fallback::Unset("everything but health and readiness is locked"),
     "The bearer token of the admin port. A blank one stops the start, and so does a placeholder like `${TOKEN}` \
-     that nobody filled in.", secret;
+     that nobody filled in. Its holder may do everything.", secret;
+
+    TOKEN_FILE: File = File,
+    "eventmesh.admin.security.token.file", Fallback::Unset("one token for everything"),
+    "More admin tokens: TOML of `[[token]]` with `name`, `value` or `sha256`, and `role`: a `viewer` reads, an \
+     `operator` also moves deliveries and positions, an `admin` also removes topics and groups.", never_blank;
+
+    METRICS_TOKEN: Token = Token,
+    "eventmesh.admin.security.metrics.token", Fallback::Unset("metrics need a viewer's token"),
+    "A bearer token that opens metrics and nothing else.", secret;
 }

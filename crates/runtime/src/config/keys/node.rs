@@ -7,7 +7,6 @@ use crate::config::kind::{Name, Span};
 
 pub mod log;
 pub mod meta;
-pub mod security;
 
 /// This group.
 pub const GROUP: Group = Group { title: "Instance", about: "Who this instance is and how it ends." };
