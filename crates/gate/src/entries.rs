@@ -97,6 +97,7 @@ impl Lines<'_> {
         };
         match value.get_ref() {
             DeValue::Array(items) => Ok(Member::Texts(items.iter().map(text).collect::<Result<_, _>>()?)),
+            DeValue::Datetime(time) => Ok(Member::Text(time.to_string())),
             _ => text(value).map(Member::Text),
         }
     }
