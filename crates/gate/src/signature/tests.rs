@@ -313,7 +313,8 @@ fn a_signed_request_says_who_sent_it_and_once() {
 fn whatever_is_changed_after_signing_is_denied() {
     let rig = Rig::new(|_| {});
     let other_body = "denied: the body is not the one of Content-Digest";
-    let changes: Vec<(&str, fn(&mut Request), &str)> = vec![
+    type Change = fn(&mut Request);
+    let changes: Vec<(&str, Change, &str)> = vec![
         ("method", |r| r.method = "PUT".into(), NOT_HELD),
         ("path", |r| r.path = "/events/publish-batch".into(), NOT_HELD),
         ("path, encoded", |r| r.path = "/events/%70ublish".into(), NOT_HELD),
