@@ -65,3 +65,10 @@ pub enum Reload {
     /// What is new holds.
     Changed,
 }
+
+impl Reload {
+    /// Whether this or the other changed something.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if self == Self::Changed { self } else { other }
+    }
+}

@@ -495,6 +495,14 @@ impl SecurityGate {
         told("tenant limits", Some(parts.quota.reload()));
     }
 
+    /// Keeps the keys of issuers fresh that are fetched; for a task of its own. Ends at once where none are, else
+    /// when it is dropped.
+    pub async fn keep_keys_fresh(&self) {
+        if let Some(token) = &self.0.parts.chain.token {
+            token.keep_keys_fresh(self.0.parts.clock).await;
+        }
+    }
+
     fn decide<T>(
         &self,
         caller: &Caller,

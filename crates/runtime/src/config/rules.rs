@@ -73,7 +73,9 @@ fn closed_gate_has_something_to_check_against(settings: &Settings, reader: &mut 
         reader.forbid(
             &security::FAIL_CLOSED,
             wrong,
-            Some("false; or true with tokens, signed tokens, client certificates, signatures or access rules"),
+            Some(
+                "false; or true with tokens, signed tokens, client certificates, signatures or access rules",
+            ),
         );
     }
 }

@@ -123,7 +123,11 @@ impl Kind for Names {
         let words = text.split(',').map(str::trim);
         words
             .map(|word| {
-                if (self.is_one)(word) { Ok(word.to_owned()) } else { Err(format!("has a part that is not {}", self.of)) }
+                if (self.is_one)(word) {
+                    Ok(word.to_owned())
+                } else {
+                    Err(format!("has a part that is not {}", self.of))
+                }
             })
             .collect()
     }
@@ -156,7 +160,9 @@ mod tests {
         for good in ["*", "https://app.example", "http://localhost:3000", "http://[::1]:8080"] {
             assert!(is_origin(good), "{good}");
         }
-        for bad in ["", "app.example", "https://", "https://app.example/", "https://App.example", "ftp://a", "null"] {
+        for bad in
+            ["", "app.example", "https://", "https://app.example/", "https://App.example", "ftp://a", "null"]
+        {
             assert!(!is_origin(bad), "{bad}");
         }
     }

@@ -17,7 +17,11 @@ pub const GROUP: Group = Group {
 
 const RECORDS: Choice<Interest> = Choice {
     options: &[
-        Word { word: "denials", value: Interest::Denials, meaning: "denials, what failed open, and administration." },
+        Word {
+            word: "denials",
+            value: Interest::Denials,
+            meaning: "denials, what failed open, and administration.",
+        },
         Word { word: "everything", value: Interest::Everything, meaning: "every decision." },
     ],
     not_in_this_build: &[],

@@ -1,0 +1,79 @@
+//! The certificate file: who is meant by which name in a client certificate.
+
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use crate::{CertificateNames, CredentialKind, Identity, entries, filter::LoadError, holder};
+
+/// The kinds of alternative names.
+const KINDS: [&str; 4] = ["DNS", "URI", "EMAIL", "IP"];
+
+/// The entries of a file by the name they go by.
+#[derive(Debug, Default)]
+pub(super) struct Certificates(HashMap<Name, Arc<Identity>>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Common(String),
+    Alternative(String),
+}
+
+/// Whom the names of a certificate mean.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Meant<'a> {
+    Nobody,
+    One(&'a Arc<Identity>),
+    /// More than one, and not the same.
+    Several,
+}
+
+impl Certificates {
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, LoadError> {
+        let mut names = HashMap::new();
+        for mut entry in entries::parse(path, text, "certificate")? {
+            let name = match (entry.text("commonName")?, entry.text("san")?) {
+                (Some(name), None) => Name::Common(name),
+                (None, Some(name)) => match alternative(&name) {
+                    Some(name) => Name::Alternative(name),
+                    None => {
+                        let kinds = KINDS.join(":…`, `");
+                        return Err(entry.unusable(format!("`san` must be one of `{kinds}:…`")));
+                    }
+                },
+                (Some(_), Some(_)) => {
+                    return Err(entry.unusable("`commonName` and `san` exclude each other".into()));
+                }
+                (None, None) => return Err(entry.unusable("`commonName` or `san` is missing".into())),
+            };
+            let identity = holder::of(&mut entry, CredentialKind::Certificate)?;
+            if names.insert(name, Arc::new(identity)).is_some() {
+                return Err(entry.unusable("another entry goes by the same name".into()));
+            }
+            entry.finish("`commonName`, `san`, `tenant`, `principal` and `roles`")?;
+        }
+        Ok(Self(names))
+    }
+
+    /// Whom a verified certificate with these names means.
+    pub(super) fn holder(&self, names: &CertificateNames) -> Meant<'_> {
+        let common = names.common_name.iter().map(|name| Name::Common(name.clone()));
+        let alternative =
+            names.alternative.iter().filter_map(|name| alternative(name).map(Name::Alternative));
+        let mut meant = Meant::Nobody;
+        for holder in common.chain(alternative).filter_map(|name| self.0.get(&name)) {
+            match meant {
+                Meant::One(other) if other != holder => return Meant::Several,
+                _ => meant = Meant::One(holder),
+            }
+        }
+        meant
+    }
+}
+
+/// An alternative name as it is compared: the case of a domain does not count.
+fn alternative(name: &str) -> Option<String> {
+    let (kind, value) = name.split_once(':')?;
+    if value.is_empty() || !KINDS.contains(&kind) {
+        return None;
+    }
+    Some(if kind == "DNS" { format!("DNS:{}", value.to_ascii_lowercase()) } else { name.to_owned() })
+}
