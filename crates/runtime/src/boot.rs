@@ -4,9 +4,12 @@
 //! recovers, serves, and stops in the reverse order. What fails in between is named, and what was opened is
 //! closed again.
 
+mod audit_events;
 mod build;
 mod data_dir;
 mod document;
+mod gate;
+mod key_fetcher;
 mod serve;
 
 use std::process::ExitCode;

@@ -282,7 +282,14 @@ async fn run(
 
 /// The head of a request as signatures cover it.
 fn with_head<T>(parts: &Parts, verify: impl FnOnce(&SignedHead<'_>) -> T) -> T {
-    let header = |name: &str| parts.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    let header = |name: &str| -> Vec<&[u8]> {
+        let values: Vec<&[u8]> = parts.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+        match parts.uri.authority() {
+            // HTTP/2 has it in the target.
+            Some(authority) if values.is_empty() && name == "host" => vec![authority.as_str().as_bytes()],
+            _ => values,
+        }
+    };
     verify(&SignedHead {
         method: parts.method.as_str(),
         path: parts.uri.path(),

@@ -3,18 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use mesh_admin::{AdminState, AdminToken, Health, HealthReport};
+use mesh_admin::{AdminState, Health, HealthReport, RateLimits};
 use mesh_base::{Clock, Signals, Stop, Tasks};
 use mesh_delivery::{
     DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
     RetentionRules,
 };
 use mesh_frame::Limits;
-use mesh_gate::SecurityGate;
+use mesh_gate::FileAuditSink;
 use mesh_ingress::{
     http::{
         BodyLimits, HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Patience,
-        Readiness,
+        Readiness, Tls,
     },
     intake::{Intake, IntakeSettings, IntakeSignals},
 };
@@ -24,7 +24,7 @@ use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{
         ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, MetaBackedTaskStore,
-        SessionRegistry, Writer,
+        RateLimitStore, SessionRegistry, Writer,
     },
 };
 use mesh_storage::{
@@ -32,7 +32,12 @@ use mesh_storage::{
     SyncPolicy, Watermark,
 };
 
-use super::{data_dir::DataDir, document::document};
+use super::{
+    audit_events::AuditEvents,
+    data_dir::DataDir,
+    document::document,
+    gate::{self, Files, OpenedGate},
+};
 use crate::config::{
     Mode, Settings,
     settings::{StorageBackend, SyncMode, Topology},
@@ -72,6 +77,10 @@ pub(super) struct Built {
     pub(super) admin: HttpServer,
     pub(super) admin_router: axum::Router,
     pub(super) admin_signals: HttpServerSignals,
+    /// What is read again when it changes.
+    pub(super) files: Files,
+    pub(super) audit_file: Option<Arc<FileAuditSink>>,
+    pub(super) audit_events: Option<Arc<AuditEvents>>,
 }
 
 /// Builds every component.
@@ -83,8 +92,11 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let signals = Signals::new();
 
     // Sockets first: a port that is taken leaves no trace on the disk.
-    let traffic = bind("http", &settings.http.host, settings.http.port, settings)?;
-    let admin = bind("admin", &settings.admin.host, settings.admin.port, settings)?;
+    let (traffic_tls, admin_tls) = gate::tls(settings)?;
+    let traffic = bind("http", &settings.http.host, settings.http.port, &traffic_tls, settings)?;
+    let admin = bind("admin", &settings.admin.host, settings.admin.port, &admin_tls, settings)?;
+    let access = gate::admin_access(settings)?;
+    let OpenedGate { gate, audit_file, audit_events } = gate::open(settings, clock, &signals)?;
     let data_dir = DataDir::take(&settings.storage.data_dir)?;
     let instance = data_dir.instance(settings.instance.id.as_ref())?;
     tracing::info!(%instance, data_dir = %settings.storage.data_dir.display(), mode = %mode, "instance");
@@ -174,11 +186,9 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let groups = Groups::new(dispatcher.clone(), subscriptions.clone(), settings.topics.auto_create);
     tracing::info!("delivery topology={}", topology.as_str());
 
-    let tenant = settings.instance.tenant_default.clone();
-    let gate = SecurityGate::open(tenant.clone(), &signals);
     let intake_signals = IntakeSignals::new(&signals);
     let intake = Intake::new(
-        gate,
+        gate.clone(),
         storage.clone(),
         dispatcher.clone(),
         groups.clone(),
@@ -186,7 +196,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
             limits: if settings.topics.java_compatible { Limits::java_compatible() } else { Limits::DEFAULT },
             auto_create: settings.topics.auto_create,
             publish_timeout: settings.topics.publish_timeout,
-            default_tenant: tenant.clone(),
+            default_tenant: gate.default_tenant().clone(),
             dedup,
         },
         intake_signals.clone(),
@@ -201,24 +211,28 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         },
         answers_in_flight_bytes: settings.http.max_in_flight_poll_bytes,
         instance_url: settings.http.advertised_url.clone().unwrap_or_default(),
+        cors_origins: settings.http.cors_origins.clone(),
         document: document().to_string().into(),
         ..HttpEdgeSettings::default()
     };
     let edge = HttpEdge::new(intake, edge, readiness.clone(), polls_end.clone());
     let traffic_router = mesh_ingress::http::router(&edge);
-    tracing::info!(address = %traffic.local_addr(), gate = "open", "traffic");
+    tracing::info!(address = %traffic.local_addr(), gate = gate.state(), tls = traffic_tls.is_some(), "traffic");
 
     let health = Health::new(readiness.clone());
     let watched = health.clone();
     watch_health(&health, &storage, &dispatcher, &meta);
-    let token = AdminToken::new(settings.admin.token.as_ref().map(|token| token.expose()));
-    let state = AdminState::new(token, health, clock, signals.clone(), topology.as_str(), "open", tenant);
+    let state =
+        AdminState::new(access.clone(), gate.clone(), health, clock, signals.clone(), topology.as_str());
+    let rate_limits = RateLimits::new(RateLimitStore::new(&meta, &writer), gate.clone());
+    let rates = rate_limits.load().await.map_err(|error| anyhow::anyhow!(error.chain()))?;
     let failures = positions.log().clone();
-    state.serve(dispatcher.clone(), groups.clone(), delivery_signals, intake_signals, move || {
+    let (dispatched, grouped) = (dispatcher.clone(), groups.clone());
+    state.serve(dispatched, grouped, rate_limits, delivery_signals, intake_signals, move || {
         failures.write_failures()
     });
     let admin_router = mesh_admin::router(state);
-    tracing::info!(address = %admin.local_addr(), "admin");
+    tracing::info!(address = %admin.local_addr(), tls = admin_tls.is_some(), rates, "admin");
 
     Ok(Built {
         data_dir,
@@ -247,6 +261,9 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         admin,
         admin_router,
         admin_signals: HttpServerSignals::new("admin", &signals),
+        files: Files { gate, admin: access, tls: traffic_tls.into_iter().chain(admin_tls).collect() },
+        audit_file,
+        audit_events,
     })
 }
 
@@ -254,8 +271,15 @@ fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn bind(name: &'static str, host: &str, port: u16, settings: &Settings) -> anyhow::Result<HttpServer> {
+fn bind(
+    name: &'static str,
+    host: &str,
+    port: u16,
+    tls: &Option<Arc<Tls>>,
+    settings: &Settings,
+) -> anyhow::Result<HttpServer> {
     let mut server = HttpServerSettings::new(name, host, port);
+    server.tls.clone_from(tls);
     server.max_connections = count(settings.http.max_connections);
     server.patience =
         Patience { head: settings.http.header_timeout, idle: settings.http.idle_timeout, write: NOT_READING };

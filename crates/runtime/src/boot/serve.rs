@@ -47,7 +47,23 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     delivery_tasks.spawn("ticker", built.dispatcher.clone().tick(stop.clone()));
     delivery_tasks.spawn("progress", built.dispatcher.clone().keep_progress(stop.clone()));
     delivery_tasks.spawn("undertaker", built.dispatcher.clone().bury_the_condemned(stop.clone()));
-    delivery_tasks.spawn("retention", built.dispatcher.clone().retain(built.retention, RETENTION, stop));
+    delivery_tasks
+        .spawn("retention", built.dispatcher.clone().retain(built.retention, RETENTION, stop.clone()));
+
+    let (files, listening) = (built.files, built.dispatcher.clone());
+    let gate = files.gate.clone();
+    let every = settings.gate.reload_interval;
+    delivery_tasks.spawn("files", files.watch(every, stop.clone(), move || listening.terms_changed()));
+    let stopped = stop.clone();
+    delivery_tasks.spawn("keys", async move {
+        tokio::select! {
+            () = gate.keep_keys_fresh() => {}
+            () = stopped.wait() => {}
+        }
+    });
+    if let Some(events) = built.audit_events {
+        delivery_tasks.spawn("audit events", events.store(built.storage.clone(), stop));
+    }
 
     let (traffic, router) = (built.traffic, built.traffic_router);
     let (signals, stop) = (built.traffic_signals, traffic_tasks.stop());
@@ -70,8 +86,11 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     whole &= built.stream_tasks.shut_down(left()).await;
     whole &= delivery_tasks.shut_down(left()).await;
     built.dispatcher.flush().await;
-    let (storage, positions) = (built.storage, built.positions);
+    let (storage, positions, audit_file) = (built.storage, built.positions, built.audit_file);
     let closed = tokio::task::spawn_blocking(move || {
+        if let Some(file) = audit_file {
+            file.stop();
+        }
         storage.close();
         positions.close();
     });
