@@ -112,8 +112,8 @@ fn tls_is_whole(settings: &Settings, reader: &mut Reader) {
             reader.forbid(other, format!("is missing, and {} is there", one.about().name), None);
         }
     }
-    let asks = settings.tls.as_ref().is_some_and(|tls| tls.clients != ClientCertificates::None);
-    let is_asked = reader.is_given(&tls::CLIENTS) || reader.is_given(&tls::CLIENT_CA);
+    let asks = reader.get(&tls::CLIENTS).is_some_and(|clients| clients != ClientCertificates::None);
+    let is_asked = asks || reader.is_given(&tls::CLIENT_CA);
     if settings.tls.is_none() && is_asked && sound(reader, &pair) {
         reader.forbid(&tls::CERTIFICATE, "is missing, and client certificates are asked for", None);
     } else if asks && !reader.is_given(&tls::CLIENT_CA) && reader.is_sound(&tls::CLIENT_CA) {
