@@ -15,6 +15,7 @@ mod metrics;
 mod openapi;
 mod query;
 mod routes;
+mod topic_settings;
 mod topics;
 mod views;
 

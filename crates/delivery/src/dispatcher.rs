@@ -5,7 +5,7 @@
 //! cannot write, everything answers [`LedgerUnavailable`] and stays as it is.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -125,6 +125,8 @@ pub(crate) struct Inner {
     pub(crate) outstanding: AtomicUsize,
     /// Groups with something condemned.
     pub(crate) condemned: Mutex<Vec<u64>>,
+    /// Partitions, by their key in the log, whose backlog was warned about.
+    pub(crate) warned: Mutex<HashSet<u32>>,
     pub(crate) condemned_signal: Notify,
     pub(crate) buried_signal: Notify,
     pub(crate) streams: Streams,
@@ -182,6 +184,7 @@ impl ReliableDispatcher {
             schedule: Schedule::default(),
             outstanding: AtomicUsize::new(0),
             condemned: Mutex::default(),
+            warned: Mutex::default(),
             condemned_signal: Notify::new(),
             buried_signal: Notify::new(),
             streams: Streams::new(on.stream_tasks),

@@ -40,6 +40,7 @@ pub use mesh_state::{
     positions::EndReason,
     shared::{GroupId, GroupKind},
 };
+pub use mesh_storage::{Change, SettingsChange, TopicRules, TopicSettings};
 pub use poll::{Answer, Delivery, PollError};
 pub use recovery::{Recovered, RecoveryError};
 pub use seek::{GroupError, GroupSelector, Sought};
@@ -49,4 +50,4 @@ pub use signals::DeliverySignals;
 pub use stream::{ClientStream, Waiting};
 pub use topics::{PartitionView, TopicDeleted, TopicMade, TopicView, Topics, TopicsError};
 pub use topology::DeliveryTopology;
-pub use view::{ClientView, DeadLetterView, PositionView, RetentionRules};
+pub use view::{ClientView, DeadLetterView, PositionView};

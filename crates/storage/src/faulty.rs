@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
-    StoragePlugin, TopicInfo,
+    StoragePlugin, TopicInfo, TopicSettings,
 };
 
 /// What happens to the next operation.
@@ -61,8 +61,17 @@ impl StoragePlugin for Faulty {
         self.inner.topics()
     }
 
-    fn create_topic(&self, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError> {
-        self.inner.create_topic(name, partitions)
+    fn create_topic(
+        &self,
+        name: &TopicName,
+        partitions: u32,
+        settings: &TopicSettings,
+    ) -> Result<CreateTopic, BackendError> {
+        self.inner.create_topic(name, partitions, settings)
+    }
+
+    fn set_topic(&self, name: &TopicName, settings: &TopicSettings) -> Result<bool, BackendError> {
+        self.inner.set_topic(name, settings)
     }
 
     fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {

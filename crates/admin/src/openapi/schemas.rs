@@ -3,8 +3,11 @@
 use mesh_ingress::openapi::parts::{component, count, digits, list, object, one_of, with_optional};
 use serde_json::{Map, Value, json};
 
+use crate::topic_settings;
+
 /// Every schema by its name.
 pub(super) fn all() -> Map<String, Value> {
+    let [settings, own] = topic_settings::shown();
     let schemas = [
         ("Health", health()),
         ("Metrics", metrics()),
@@ -32,6 +35,8 @@ pub(super) fn all() -> Map<String, Value> {
                 ("partitions", count()),
                 ("groups", count()),
                 ("deadLetterTopic", json!({"type": "boolean"})),
+                settings,
+                own,
             ]),
         ),
         ("TopicDetails", topic_details()),
@@ -103,7 +108,10 @@ fn dead_letter() -> Value {
 }
 
 fn topic_details() -> Value {
+    let [settings, own] = topic_settings::shown();
     object([
+        settings,
+        own,
         ("topic", component("Topic")),
         ("incarnation", digits()),
         (

@@ -4,10 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use mesh_base::{BackendErrorKind, Signals};
 use mesh_delivery::{
-    AskedSettings, GroupError, GroupKind, GroupSelector, LetterSelector, Mode, PollError, SettleOutcome,
-    StartAt, SubscribeError, TopicMade, TopicsError,
+    AskedSettings, Change, GroupError, GroupKind, GroupSelector, LetterSelector, Mode, PollError,
+    SettingsChange, SettleOutcome, StartAt, SubscribeError, TopicMade, TopicsError,
 };
 use mesh_frame::{GroupName, Offset, PartitionId, TopicName};
+
+use mesh_storage::AppendItem;
 
 use crate::rig::{Rig, client, event, events, quick, tenant, topic};
 
@@ -212,8 +214,14 @@ async fn a_rejected_client_is_out_at_once_its_poll_told_and_nothing_pending() {
 async fn a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() {
     let rig = Rig::new().await;
     let topics = rig.groups.topics();
-    assert_eq!(topics.make(&topic(), Some(1)).await.expect("made"), TopicMade::Created);
-    assert_eq!(topics.make(&topic(), None).await.expect("there"), TopicMade::AlreadyThere);
+    assert_eq!(
+        topics.make(&topic(), Some(1), SettingsChange::default()).await.expect("made"),
+        TopicMade::Created
+    );
+    assert_eq!(
+        topics.make(&topic(), None, SettingsChange::default()).await.expect("there"),
+        TopicMade::AlreadyThere
+    );
     rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
     let (got, grown) = tokio::join!(
         async {
@@ -227,7 +235,7 @@ async fn a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() {
         },
         async {
             rig.publish_ids(0..4).await;
-            let grown = topics.make(&topic(), Some(4)).await.expect("grown");
+            let grown = topics.make(&topic(), Some(4), SettingsChange::default()).await.expect("grown");
             rig.publish_ids(4..12).await;
             grown
         }
@@ -236,7 +244,7 @@ async fn a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() {
     let view = topics.describe(&topic()).await.expect("described").expect("a topic");
     assert_eq!(view.partitions.iter().map(|partition| partition.end.0).sum::<u64>(), 12);
     assert!(view.partitions.iter().all(|partition| partition.end.0 >= 2), "{view:?}");
-    let fewer = topics.make(&topic(), Some(2)).await;
+    let fewer = topics.make(&topic(), Some(2), SettingsChange::default()).await;
     assert!(matches!(fewer, Err(TopicsError::Fewer { has: 4 })), "{fewer:?}");
 }
 
@@ -267,4 +275,47 @@ async fn a_topic_with_groups_is_deleted_only_by_force_and_keeps_its_dead_letters
     assert_eq!((deleted.groups, deleted.dead_letters, topics.list().len()), (1, 1, 0));
     assert_eq!(letters.count(&topic()).await.expect("counted"), 0);
     assert_eq!(rig.dispatcher.pending_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_topics_only_the_one_with_limits_loses_events_and_its_group_goes_on_behind_the_gap() {
+    let rig = Rig::new().await;
+    let free = TopicName::new("free").expect("a legal name");
+    let topics = rig.groups.topics();
+    let limits = SettingsChange { backlog_max_bytes: Change::Set(2_000), ..SettingsChange::default() };
+    assert_eq!(topics.make(&topic(), Some(1), limits).await.expect("made"), TopicMade::Created);
+    topics.make(&free, Some(1), SettingsChange::default()).await.expect("made");
+    for name in [topic(), free.clone()] {
+        rig.subscribe_to(name.clone(), "c").await;
+        let partition = rig.storage.topic(&name).expect("it is there").next_partition();
+        for id in 0..100 {
+            let event = event(&id.to_string(), None);
+            let append = rig.storage.append(vec![AppendItem { partition: partition.clone(), event }]);
+            rig.storage.appended(append).await.expect("stored");
+        }
+    }
+    let retained = async |name: &TopicName| {
+        let of = rig.storage.topic(name).expect("it is there");
+        rig.dispatcher.retain_topic(&of).await.expect("retained");
+        of.partitions()[0].start().0
+    };
+    let (start, untouched) = (retained(&topic()).await, retained(&free).await);
+    assert!(start > 50 && start < 100, "{start}");
+    assert_eq!(untouched, 0);
+    let dropped = rig.dropped("dropped_backlog");
+    assert_eq!(dropped, start, "each that went is counted");
+    let got: BTreeMap<String, usize> =
+        rig.poll_topics("c", 200, 2_000).await.into_iter().fold(BTreeMap::new(), |mut got, topic| {
+            *got.entry(topic).or_default() += 1;
+            got
+        });
+    let left = usize::try_from(100 - start).expect("small");
+    assert_eq!(got, BTreeMap::from([("free".to_owned(), 100), ("t".to_owned(), left)]));
+    // What is done with goes by age on the topic that says so.
+    let age = SettingsChange { retention_max_age_ms: Change::Set(1), ..SettingsChange::default() };
+    assert_eq!(topics.make(&free, None, age).await.expect("changed"), TopicMade::AlreadyThere);
+    let waited = rig.clock.now();
+    rig.until("the records to be older", || rig.clock.now() > waited.plus(Duration::from_millis(5))).await;
+    assert_eq!(retained(&free).await, 0, "it is not done with");
+    assert_eq!(rig.dropped("dropped_backlog"), start);
 }

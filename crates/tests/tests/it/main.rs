@@ -19,3 +19,4 @@ mod settings;
 mod stop;
 mod streams;
 mod subscribe;
+mod topics;
