@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mesh_frame::{Offset, PartitionId, TenantId};
 use mesh_rocks::Durability;
-use mesh_state::positions::{CommitError, PositionBatch};
+use mesh_state::positions::{CommitError, LastError, PositionBatch};
 
 use crate::{
     delivery_id::DeliveryRef,
@@ -40,11 +40,11 @@ pub enum SettleOutcome {
 
 /// What is done to deliveries.
 #[derive(Clone, Copy, Debug)]
-enum Verb {
+enum Verb<'a> {
     Ack,
-    Nack { delay: Option<Duration> },
+    Nack { delay: Option<Duration>, why: &'a LastError },
     Extend { by: Duration },
-    Reject,
+    Reject { why: &'a LastError },
 }
 
 impl ReliableDispatcher {
@@ -57,14 +57,16 @@ impl ReliableDispatcher {
     }
 
     /// Gives deliveries back for another attempt, due after `delay`, or after the backoff of their attempt.
-    /// The last attempt makes it a dead letter at once. Takes the newest id only.
+    /// The last attempt makes it a dead letter at once, which has the `reason`. Takes the newest id only.
     pub async fn nack(
         &self,
         tenant: &TenantId,
         ids: &[String],
         delay: Option<Duration>,
+        reason: Option<&str>,
     ) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(tenant, ids, Verb::Nack { delay }).await;
+        let why = LastError::said(reason, LastError::Nacked);
+        let outcomes = self.0.settle(tenant, ids, Verb::Nack { delay, why: &why }).await;
         self.0.signals.nacked.inc_by(settled(&outcomes));
         outcomes
     }
@@ -77,10 +79,16 @@ impl ReliableDispatcher {
         outcomes
     }
 
-    /// Makes deliveries dead letters now. Takes any id of a live delivery. Answers once the dead letters are
+    /// Makes deliveries dead letters now, with the `reason`. Takes any id of a live delivery. Answers once the dead letters are
     /// stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later.
-    pub async fn reject(&self, tenant: &TenantId, ids: &[String]) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(tenant, ids, Verb::Reject).await;
+    pub async fn reject(
+        &self,
+        tenant: &TenantId,
+        ids: &[String],
+        reason: Option<&str>,
+    ) -> Vec<SettleOutcome> {
+        let why = LastError::said(reason, LastError::Rejected);
+        let outcomes = self.0.settle(tenant, ids, Verb::Reject { why: &why }).await;
         self.0.signals.rejected.inc_by(settled(&outcomes));
         outcomes
     }
@@ -104,7 +112,12 @@ struct Done {
 }
 
 impl Inner {
-    async fn settle(self: &Arc<Self>, tenant: &TenantId, ids: &[String], verb: Verb) -> Vec<SettleOutcome> {
+    async fn settle(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        ids: &[String],
+        verb: Verb<'_>,
+    ) -> Vec<SettleOutcome> {
         let mut outcomes = vec![SettleOutcome::Unknown; ids.len()];
         let mut by_group: HashMap<u64, Vec<(usize, DeliveryRef)>> = HashMap::new();
         for (place, id) in ids.iter().enumerate() {
@@ -133,7 +146,7 @@ impl Inner {
                 }
             }
         }
-        if matches!(verb, Verb::Reject) && !rejected.is_empty() {
+        if matches!(verb, Verb::Reject { .. }) && !rejected.is_empty() {
             self.await_burials(&rejected, &mut outcomes).await;
         }
         outcomes
@@ -143,7 +156,7 @@ impl Inner {
         self: &Arc<Self>,
         group: &Arc<Group>,
         deliveries: &[(usize, DeliveryRef)],
-        verb: Verb,
+        verb: Verb<'_>,
     ) -> Result<Vec<bool>, LedgerUnavailable> {
         loop {
             if group.is_closed() {
@@ -184,7 +197,7 @@ impl Inner {
         group: &Group,
         state: &mut GroupState,
         deliveries: &[(usize, DeliveryRef)],
-        verb: Verb,
+        verb: Verb<'_>,
         batch: &mut PositionBatch,
     ) -> Done {
         let now = self.clock.now();
@@ -200,9 +213,11 @@ impl Inner {
             done.parked |= lane.is_ending(offset);
             let how = match verb {
                 Verb::Ack => lane.ack(offset, serial, now, windows, batch),
-                Verb::Nack { delay } => lane.nack(offset, serial, delay, now, terms, windows, batch),
+                Verb::Nack { delay, why } => {
+                    lane.nack(offset, serial, delay, why.clone(), now, terms, windows, batch)
+                }
                 Verb::Extend { by } => lane.extend(offset, serial, now.plus(by), now, windows, batch),
-                Verb::Reject => lane.reject(offset, serial, now, windows, batch),
+                Verb::Reject { why } => lane.reject(offset, serial, why.clone(), now, windows, batch),
             };
             *settled = how != Settled::Unknown;
             done.condemned |= how == Settled::Condemned;

@@ -163,6 +163,7 @@ impl Inner {
             offset: condemned.offset,
             reason: condemned.reason,
             attempts: condemned.row.attempt,
+            last_error: condemned.row.error.to_string(),
             first_ms: condemned.row.first.0,
             last_ms: condemned.row.last.0,
             dead_at_ms: condemned.row.at.0,

@@ -50,6 +50,10 @@ fn text() -> Value {
     json!({"type": "string"})
 }
 
+fn time() -> Value {
+    json!({"type": "string", "format": "date-time"})
+}
+
 fn kind() -> Value {
     one_of(&["lb", "bc"])
 }
@@ -98,6 +102,19 @@ fn dead_letter() -> Value {
         ("offset", digits()),
         ("reason", one_of(&["attempts_exhausted", "rejected"])),
         ("attempts", count()),
+        (
+            "lastError",
+            json!({
+                "type": "string",
+                "maxLength": 256,
+                "description": "Why the last attempt failed: what the client said, or `ack deadline passed`, \
+                                `stream closed`, `client left`, `nacked`, `rejected`; empty where an older release \
+                                recorded it.",
+            }),
+        ),
+        ("firstHandOut", time()),
+        ("lastHandOut", time()),
+        ("deadAt", time()),
         ("firstMs", count()),
         ("lastMs", count()),
         ("deadAtMs", count()),

@@ -197,7 +197,7 @@ enum Phase {
     Ending,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     row: Row,
     phase: Phase,
@@ -316,7 +316,7 @@ impl Lane {
         self.condemned.iter().filter_map(|offset| {
             let entry = self.entries.get(offset)?;
             match entry.phase {
-                Phase::Condemned(reason) => Some((Offset(*offset), reason, entry.row)),
+                Phase::Condemned(reason) => Some((Offset(*offset), reason, entry.row.clone())),
                 Phase::Waiting | Phase::Handing | Phase::Held | Phase::Ending => None,
             }
         })

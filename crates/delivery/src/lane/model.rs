@@ -11,7 +11,7 @@ use std::{
 };
 
 use mesh_frame::{EventBuilder, PartitionId, Record};
-use mesh_state::positions::PositionBatch;
+use mesh_state::positions::{LastError, PositionBatch};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
@@ -288,8 +288,16 @@ impl Model {
             }
             6 => {
                 let delay = self.random.random_bool(0.5).then(|| Duration::from_millis(20));
-                let settled =
-                    self.lane.nack(at, serial, delay, self.now, &self.terms, &mut self.windows, &mut batch);
+                let settled = self.lane.nack(
+                    at,
+                    serial,
+                    delay,
+                    LastError::Nacked,
+                    self.now,
+                    &self.terms,
+                    &mut self.windows,
+                    &mut batch,
+                );
                 (settled, Then::Nothing, "nack")
             }
             7 => {
@@ -301,7 +309,14 @@ impl Model {
                 (settled, Then::Nothing, "extend")
             }
             8 => {
-                let settled = self.lane.reject(at, serial, self.now, &mut self.windows, &mut batch);
+                let settled = self.lane.reject(
+                    at,
+                    serial,
+                    LastError::Rejected,
+                    self.now,
+                    &mut self.windows,
+                    &mut batch,
+                );
                 (settled, Then::Nothing, "reject")
             }
             _ => {
@@ -415,7 +430,7 @@ impl Model {
         }
         self.windows = Windows::default();
         let cursor = Cursor { next_to_read: Offset(self.database.cursor), incarnation: Incarnation(1) };
-        let rows = self.database.rows.iter().map(|(offset, row)| (Offset(*offset), *row)).collect();
+        let rows = self.database.rows.iter().map(|(offset, row)| (Offset(*offset), row.clone())).collect();
         self.lane = Lane::load(lane_key(), cursor, rows, &self.terms, &mut self.windows, self.now);
         self.forget_lost();
         // What was handed out before is with its member again, whatever was staged since.

@@ -359,7 +359,9 @@ async fn the_order_of_a_key_survives_the_loss_of_its_stream() {
         rig.publish(event(&id.to_string(), Some("k"))).await;
     }
     let first = b.read(1).await;
-    rig.dispatcher.nack(&tenant(), &[first[0].delivery.clone()], Some(Duration::from_millis(100))).await;
+    rig.dispatcher
+        .nack(&tenant(), &[first[0].delivery.clone()], Some(Duration::from_millis(100)), None)
+        .await;
     let again = b.read(3).await;
     assert_eq!(events(&again), names(6..9));
     assert_eq!(attempts(&again), [2, 1, 1]);

@@ -15,7 +15,7 @@ fn ids(got: &[&Got]) -> Vec<String> {
 
 impl Rig {
     async fn nack(&self, got: &[&Got], delay: Option<Duration>) -> Vec<SettleOutcome> {
-        self.dispatcher.nack(&tenant(), &ids(got), delay).await
+        self.dispatcher.nack(&tenant(), &ids(got), delay, None).await
     }
 
     async fn extend(&self, got: &[&Got], by_ms: u64) -> Vec<SettleOutcome> {
@@ -23,7 +23,7 @@ impl Rig {
     }
 
     async fn reject(&self, got: &[&Got]) -> Vec<SettleOutcome> {
-        self.dispatcher.reject(&tenant(), &ids(got)).await
+        self.dispatcher.reject(&tenant(), &ids(got), None).await
     }
 
     async fn reasons(&self) -> Vec<(String, String, u32)> {
@@ -102,9 +102,9 @@ async fn another_tenants_ids_settle_nothing() {
     let taken = rig.poll("c", 1, 1_000).await;
     let (other, its) = (TenantId::new("other").expect("legal"), ids(&[&taken[0]]));
     assert_eq!(rig.dispatcher.ack(&other, &its).await, [SettleOutcome::Unknown]);
-    assert_eq!(rig.dispatcher.nack(&other, &its, NOW).await, [SettleOutcome::Unknown]);
+    assert_eq!(rig.dispatcher.nack(&other, &its, NOW, None).await, [SettleOutcome::Unknown]);
     assert_eq!(rig.dispatcher.extend(&other, &its, Duration::from_secs(1)).await, [SettleOutcome::Unknown]);
-    assert_eq!(rig.dispatcher.reject(&other, &its).await, [SettleOutcome::Unknown]);
+    assert_eq!(rig.dispatcher.reject(&other, &its, None).await, [SettleOutcome::Unknown]);
     assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Settled]);
 }
 

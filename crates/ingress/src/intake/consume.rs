@@ -55,7 +55,7 @@ pub struct Nack {
     pub deliveries: Vec<String>,
     /// When they are due again; `None`: after the backoff.
     pub delay: Option<Duration>,
-    /// Why, for the log.
+    /// Why, for the dead letter.
     pub reason: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub struct Extend {
 pub struct Reject {
     /// The ids they were handed out with.
     pub deliveries: Vec<String>,
-    /// Why, for the log.
+    /// Why, for the dead letter.
     pub reason: Option<String>,
 }
 
@@ -103,11 +103,12 @@ impl Intake {
         let (ack, caller) = admitted.into_parts();
         self.dispatcher.ack(caller.tenant(), &ack.deliveries).await
     }
+
     /// Gives deliveries back for another attempt; one outcome each, in their order.
     pub async fn nack(&self, admitted: Admitted<Nack>) -> Vec<SettleOutcome> {
         let (nack, caller) = admitted.into_parts();
-        tracing::debug!(deliveries = nack.deliveries.len(), reason = nack.reason, "nack");
-        self.dispatcher.nack(caller.tenant(), &nack.deliveries, nack.delay).await
+        let reason = nack.reason.as_deref();
+        self.dispatcher.nack(caller.tenant(), &nack.deliveries, nack.delay, reason).await
     }
 
     /// Locks deliveries anew; one outcome each, in their order.
@@ -119,7 +120,6 @@ impl Intake {
     /// Makes deliveries dead letters, which are stored when this returns; one outcome each, in their order.
     pub async fn reject(&self, admitted: Admitted<Reject>) -> Vec<SettleOutcome> {
         let (reject, caller) = admitted.into_parts();
-        tracing::debug!(deliveries = reject.deliveries.len(), reason = reject.reason, "reject");
-        self.dispatcher.reject(caller.tenant(), &reject.deliveries).await
+        self.dispatcher.reject(caller.tenant(), &reject.deliveries, reject.reason.as_deref()).await
     }
 }

@@ -6,6 +6,7 @@ mod config;
 mod corruption;
 mod crash;
 mod damage;
+mod dead_letters;
 mod dedup;
 mod disk_full;
 mod documents;
