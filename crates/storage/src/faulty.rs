@@ -21,6 +21,8 @@ pub enum Fault {
     LoseAnswer,
     /// It never answers.
     Hang,
+    /// The thread that asks for it panics.
+    Panic,
 }
 
 /// A driver with a script of faults for appends and one for reads.
@@ -90,6 +92,7 @@ impl StoragePlugin for Faulty {
                 drop(self.inner.append(items));
                 Append::Now(Err(Self::error(BackendErrorKind::Unavailable, "appending")))
             }
+            Some(Fault::Panic) => panic!("by order of the test"),
             Some(Fault::Hang) => {
                 let (never, answer) = oneshot::channel();
                 self.hanging.lock().push(never);
@@ -107,6 +110,7 @@ impl StoragePlugin for Faulty {
         match self.reads.lock().pop_front() {
             None => self.inner.read(partition, from, limit),
             Some(Fault::Fail(kind)) => Err(Self::error(kind, "reading")),
+            Some(Fault::Panic) => panic!("by order of the test"),
             Some(Fault::LoseAnswer | Fault::Hang) => {
                 Err(Self::error(BackendErrorKind::Unavailable, "reading"))
             }

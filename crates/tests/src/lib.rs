@@ -6,6 +6,7 @@
 mod checker;
 mod client;
 mod delivery;
+mod document;
 mod event;
 mod history;
 mod http;
@@ -21,6 +22,7 @@ mod wait;
 pub use checker::{Rule, Violation, check};
 pub use client::Client;
 pub use delivery::Delivery;
+pub use document::{Operation, document, operations};
 pub use event::{event, id_of, keyed};
 pub use history::{AckAnswer, DeadRow, Fact, History, Moment};
 pub use http::{Http, Reply};

@@ -2,6 +2,7 @@
 
 mod acks;
 mod admin;
+mod codes;
 mod config;
 mod corruption;
 mod crash;
