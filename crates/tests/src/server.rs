@@ -171,6 +171,16 @@ impl Server {
         self.child.as_ref().map(Child::id)
     }
 
+    /// Resident memory of the process in KiB.
+    ///
+    /// # Errors
+    /// When there is no process.
+    pub fn resident_kib(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid().context("it runs")?))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).context("VmRSS")?;
+        Ok(line.split_whitespace().nth(1).context("a number")?.parse()?)
+    }
+
     /// The data directory.
     pub fn data_directory(&self) -> &Path {
         &self.data

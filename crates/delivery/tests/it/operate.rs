@@ -319,3 +319,22 @@ async fn of_two_topics_only_the_one_with_limits_loses_events_and_its_group_goes_
     assert_eq!(retained(&free).await, 0, "it is not done with");
     assert_eq!(rig.dropped("dropped_backlog"), start);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn series_of_groups_are_bounded_and_the_rest_is_summed() {
+    // covers: U118
+    let rig = Rig::new().await;
+    let signals = Signals::new();
+    rig.dispatcher.show_lag(&signals);
+    for number in 0..1_003 {
+        // A client has at most ten subscriptions.
+        let (client, group) = (format!("c{}", number / 10), format!("g{number}"));
+        let asked = AskedSettings::default();
+        rig.try_subscribe(&client, Mode::LoadBalance, Some(&group), asked).await.expect("subscribed");
+    }
+    rig.publish_ids(0..2).await;
+    let text = signals.text();
+    let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!((series("eventmesh_group_lag{"), series("eventmesh_topic_lag{")), (1_000, 1));
+    assert!(text.contains(r#"eventmesh_topic_lag{topic="t"} 6"#), "three groups of two events are summed");
+}

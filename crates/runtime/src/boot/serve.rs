@@ -47,6 +47,7 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     delivery_tasks.spawn("ticker", built.dispatcher.clone().tick(stop.clone()));
     delivery_tasks.spawn("progress", built.dispatcher.clone().keep_progress(stop.clone()));
     delivery_tasks.spawn("undertaker", built.dispatcher.clone().bury_the_condemned(stop.clone()));
+    delivery_tasks.spawn("health", built.health.clone().keep_looking(clock, stop.clone()));
     delivery_tasks.spawn("retention", built.dispatcher.clone().retain(RETENTION, stop));
 
     let (traffic, router) = (built.traffic, built.traffic_router);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use mesh_tests::{Client, Delivery, Reply, Seed, Server, Subscribe, event, pause, rounds, until};
+use mesh_tests::{Client, Delivery, Raw, Reply, Seed, Server, Subscribe, event, pause, rounds, until};
 use rand::RngExt;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -268,6 +268,9 @@ async fn a_rejected_client_is_told_and_may_come_again() -> Result<()> {
     client.subscribed(&Subscribe::broadcast("c", "u")).await?;
     client.published("t", (0..3).map(event)).await?;
     assert_eq!(client.receive("c", 3, SOON).await?.len(), 3);
+    let mut stream = Raw::connect(server.traffic_port()).await?;
+    stream.send(b"GET /events/stream?clientId=c HTTP/1.1\r\nHost: t\r\n\r\n").await?;
+    ensure!(stream.read_head(SOON).await.starts_with("HTTP/1.1 200"), "a stream");
     let (asked, waiting) = (client.clone(), client.clone());
     let mut polls = JoinSet::new();
     polls.spawn(async move { waiting.poll_reply("c", 10, 30_000).await });
@@ -275,6 +278,8 @@ async fn a_rejected_client_is_told_and_may_come_again() -> Result<()> {
     assert_eq!(rejected, json!({"clientId": "c", "removed": 2}));
     polls.join_next().await.context("a poll")???.expect_error(410, "subscription_expired")?;
     client.poll_reply("c", 1, 0).await?.expect_error(410, "subscription_expired")?;
+    let rest = stream.read_until("0\r\n\r\n", 1, SOON).await;
+    ensure!(rest.ends_with("0\r\n\r\n") && !rest.contains("\ndata: "), "its stream ends: {rest:?}");
     post(&client, "/admin/client/reject?clientId=c").await?.expect_error(404, "unknown_client")?;
     assert_eq!(client.admin("/admin/subscriptions").await?.json()?, json!([]));
     client.subscribed(&Subscribe::load_balance("c", "t").group("g")).await?;

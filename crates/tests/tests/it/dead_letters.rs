@@ -92,6 +92,66 @@ async fn a_dead_letter_says_why_its_last_attempt_failed_and_when_it_was_handed_o
 }
 
 #[tokio::test]
+async fn a_long_reason_becomes_one_printable_line_and_the_event_stays_what_it_was() -> Result<()> {
+    // covers: U54
+    let mut server = Server::new()?;
+    let client = server.start().await?;
+    client.subscribed(&once("t")).await?;
+    let mut sent = event(1);
+    sent["data"] = json!({"z": 1.0, "a": "ü\n"});
+    client.published("t", [sent.clone()]).await?;
+    let got = client.receive("t", 1, SOON).await?;
+    let page = "<html>\r\n<body>Größe nicht erlaubt \u{7}\u{0}</body>\r\n".repeat(400);
+    let body = json!({"deliveryId": got[0].delivery_id, "reason": page});
+    client.post("/events/nack", &body).await?.expect(200)?;
+    let letter = letter(&client, "t").await?;
+    let said = letter["lastError"].as_str().context("a text")?;
+    ensure!(said.len() <= 256 && said.starts_with("<html>\\r\\n<body>Größe"), "{said}");
+    ensure!(!said.chars().any(char::is_control), "{said:?}");
+    for name in ["id", "source", "type", "data"] {
+        ensure!(letter["event"][name] == sent[name], "{name}: {letter}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_client_of_a_broadcast_that_fails_or_leaves_changes_nothing_for_the_other() -> Result<()> {
+    // covers: U56
+    let mut server = Server::new()?.key("eventmesh.storage.partitions", 1);
+    let client = server.start().await?;
+    for (topic, end) in [("dies", "dies"), ("leaves", "leaves"), ("out", "out")] {
+        let (one, other) = (format!("{topic}-1"), format!("{topic}-2"));
+        client.subscribed(&Subscribe::broadcast(&one, topic)).await?;
+        client.subscribed(&Subscribe::broadcast(&other, topic).max_attempts(1)).await?;
+        client.published(topic, [event(1)]).await?;
+        let done = client.receive(&one, 1, SOON).await?;
+        client.acked(&done).await?;
+        let held = client.receive(&other, 1, SOON).await?;
+        ensure!(client.pending().await? == 1, "the other one has it");
+        match end {
+            "dies" => {
+                client
+                    .post("/events/nack", &json!({"deliveryId": held[0].delivery_id}))
+                    .await?
+                    .expect(200)?;
+                assert_eq!(letter(&client, topic).await?["group"], other.as_str());
+            }
+            "leaves" => drop(client.unsubscribe(&other, topic).await?.expect(200)?),
+            _ => {
+                let path = format!("/admin/client/reject?clientId={other}");
+                client.administer("POST", &path, &json!({})).await?.expect(200)?;
+            }
+        }
+        until("nothing to be pending", SOON, async || (client.pending().await.ok()? == 0).then_some(()))
+            .await?;
+        ensure!(client.poll(&one, 10, 200).await?.is_empty(), "{end}: it came again");
+        let offsets = client.offsets(topic).await?;
+        ensure!(offsets.iter().all(|(_, floor)| *floor == 1), "{end}: {offsets:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_reason_survives_a_kill_before_its_dead_letter_could_be_stored() -> Result<()> {
     // There is no room for the dead-letter topic: the reject is kept, and finished by a later start.
     let mut server = Server::new()?.key("eventmesh.topic.max", 2);

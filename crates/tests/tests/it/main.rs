@@ -12,6 +12,7 @@ mod dedup;
 mod disk_full;
 mod documents;
 mod limits;
+mod metrics;
 mod openapi;
 mod poll;
 mod preserve;
