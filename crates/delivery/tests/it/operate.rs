@@ -311,13 +311,47 @@ async fn of_two_topics_only_the_one_with_limits_loses_events_and_its_group_goes_
         });
     let left = usize::try_from(100 - start).expect("small");
     assert_eq!(got, BTreeMap::from([("free".to_owned(), 100), ("t".to_owned(), left)]));
-    // What is done with goes by age on the topic that says so.
+    // What a group has not done is no matter of retention, however small it is.
     let age = SettingsChange { retention_max_age_ms: Change::Set(1), ..SettingsChange::default() };
     assert_eq!(topics.make(&free, None, age).await.expect("changed"), TopicMade::AlreadyThere);
     let waited = rig.clock.now();
     rig.until("the records to be older", || rig.clock.now() > waited.plus(Duration::from_millis(5))).await;
     assert_eq!(retained(&free).await, 0, "it is not done with");
     assert_eq!(rig.dropped("dropped_backlog"), start);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_topics_only_the_one_with_retention_loses_what_is_done_with() {
+    let rig = Rig::new().await;
+    let (aged, sized) = (TopicName::new("aged").expect("legal"), TopicName::new("sized").expect("legal"));
+    let topics = rig.groups.topics();
+    let age = SettingsChange { retention_max_age_ms: Change::Set(1), ..SettingsChange::default() };
+    let size = SettingsChange { retention_max_bytes: Change::Set(2_000), ..SettingsChange::default() };
+    for (name, change) in [(topic(), SettingsChange::default()), (aged, age), (sized, size)] {
+        topics.make(&name, Some(1), change).await.expect("made");
+        // A group that has done the first sixty of a hundred.
+        rig.subscribe_to(name.clone(), name.as_str()).await;
+        let of = rig.storage.topic(&name).expect("it is there");
+        for id in 0..100 {
+            let event = event(&id.to_string(), None);
+            let append = rig.storage.append(vec![AppendItem { partition: of.next_partition(), event }]);
+            rig.storage.appended(append).await.expect("stored");
+        }
+        let got = rig.poll(name.as_str(), 60, 2_000).await;
+        rig.ack(&got.iter().collect::<Vec<_>>()).await;
+        let stored = rig.clock.now();
+        rig.until("the records to be older", || rig.clock.now() > stored.plus(Duration::from_millis(5)))
+            .await;
+        rig.dispatcher.retain_topic(&of).await.expect("retained");
+        let start = of.partitions()[0].start();
+        let (bytes, expected) = match name.as_str() {
+            "aged" => (None, 60),
+            "sized" => (Some(2_000), 60),
+            _ => (None, 0),
+        };
+        assert_eq!((of.rules().max_bytes, start), (bytes, Offset(expected)), "{name}");
+    }
+    assert_eq!(rig.dropped("dropped_backlog"), 0, "nothing that somebody wanted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
