@@ -260,6 +260,43 @@ async fn partitions_whose_making_is_killed_are_there_or_not_and_every_event_come
 }
 
 #[tokio::test]
+async fn settings_whose_change_is_killed_are_the_old_or_the_new_ones_as_a_whole() -> Result<()> {
+    let seed = Seed::from_environment("ADMIN_SEED");
+    let mut server = server(1)?;
+    let mut client = server.start().await?;
+    let mut draw = seed.generator(4);
+    let (mut changed, mut before) = (0, Value::Null);
+    for round in 0..rounds("ADMIN_ROUNDS", 8) {
+        let what = || format!("round {round}, seed {}", seed.0);
+        let (window, bytes) = (60_000 + round, (2 << 20) + round);
+        let asked = client.clone();
+        let after = Duration::from_micros(draw.random_range(0..2_500));
+        let change = async move {
+            let body = json!({"topic": "t", "dedupWindowMs": window, "backlog": {"maxBytes": bytes}});
+            asked.administer("POST", "/admin/topics", &body).await
+        };
+        let answer = killed(&mut server, after, change).await;
+        client = server.start().await.with_context(what)?;
+        let described = client.admin("/admin/topics/t").await?;
+        let now = match described.status {
+            404 => Value::Null,
+            _ => {
+                let settings = described.expect(200)?.json()?["settings"].clone();
+                json!([settings["dedupWindowMs"], settings["backlog"]["maxBytes"]])
+            }
+        };
+        let new = json!([window, bytes]);
+        ensure!(now == before || now == new, "{now} is neither {before} nor {new}: {}", what());
+        let answered = answer.is_some_and(|reply| reply.status == 200 || reply.status == 201);
+        ensure!(!answered || now == new, "{new} was answered and is forgotten: {}", what());
+        changed += u32::from(now == new);
+        before = now;
+    }
+    println!("{changed} changes happened before the kill");
+    server.stop().await
+}
+
+#[tokio::test]
 async fn a_rejected_client_is_told_and_may_come_again() -> Result<()> {
     // covers: U116 U52
     let mut server = server(1)?;
