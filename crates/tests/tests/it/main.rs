@@ -9,6 +9,7 @@ mod damage;
 mod dedup;
 mod disk_full;
 mod documents;
+mod kills;
 mod limits;
 mod openapi;
 mod poll;
