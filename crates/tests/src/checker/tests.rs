@@ -1,5 +1,7 @@
 //! Hand-made histories: a good one, and for each rule one that breaks it.
 
+mod operations;
+
 use super::*;
 use crate::{AckAnswer, DeadRow, History};
 
