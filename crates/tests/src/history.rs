@@ -307,6 +307,11 @@ impl History {
                     shown.push(violation.explain(&facts));
                 }
             }
+            // The whole record beside, for what concerns more than one event.
+            let whole = std::env::temp_dir().join(format!("mesh-record-{}.txt", std::process::id()));
+            let lines = facts.iter().enumerate().map(|(moment, fact)| format!("{moment}: {fact:?}\n"));
+            let kept = std::fs::write(&whole, lines.collect::<String>());
+            shown.push(format!("the whole record: {} ({kept:?})", whole.display()));
             panic!("{about}: {counts:?} in {} facts\n{}", facts.len(), shown.join("\n"));
         }
     }

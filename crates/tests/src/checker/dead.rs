@@ -136,7 +136,7 @@ fn copies(index: &Index<'_>, violations: &mut Vec<Violation>) {
             }
         }
     }
-    let mut again: HashMap<&str, Vec<(&str, usize)>> = HashMap::new();
+    let mut again: HashMap<&str, Vec<(&str, usize, usize)>> = HashMap::new();
     for ((group, event), copies) in copies {
         // One that was acknowledged for certain, and never made due again, did not die.
         let died = index.courses_of(group, event).filter(|(of, course)| {
@@ -145,16 +145,16 @@ fn copies(index: &Index<'_>, violations: &mut Vec<Violation>) {
         });
         let deaths = died.count();
         if copies > deaths {
-            again.entry(group.0).or_default().push((event, copies - deaths));
+            again.entry(group.0).or_default().push((event, copies - deaths, deaths));
         }
     }
     for (topic, again) in again {
         let cut = index.done.replays_of(topic).filter(|replay| replay.replayed.is_none()).count();
-        let all: usize = again.iter().map(|(_, times)| times).sum();
-        for (event, times) in again {
-            if times > cut || all > cut * PAGE {
+        let all: usize = again.iter().map(|(_, times, _)| times).sum();
+        for (event, times, deaths) in again {
+            if times > cut * deaths || all > cut * PAGE {
                 let detail = format!(
-                    "{times} copies more came than it died, {all} of all events of {topic}, with {cut} replays cut"
+                    "{times} copies more came than it died {deaths} times, {all} of all events of {topic}, with {cut} replays cut"
                 );
                 violations.push(Violation::new(Rule::ReplayedTwice, event, detail));
             }

@@ -134,7 +134,7 @@ fn begin_at_one(index: &Index<'_>, of: &Of<'_>, course: &Course, violations: &mu
         let sought = sought.map(|seek| seek.sent).max();
         let Some(since) = sought.or(of.2.map(|_| Moment(0))) else { continue };
         let came =
-            course.handed.iter().filter(|other| other.received > since && other.asked < handed.received);
+            course.handed.iter().filter(|other| other.received > since && other.asked <= handed.received);
         let cuts = index.done.cuts.iter().filter(|cut| **cut > since && **cut < handed.received);
         let most = came.count() + cuts.count();
         if handed.attempt as usize > most {

@@ -37,7 +37,7 @@ struct Stretch<'a> {
 impl Stretch<'_> {
     /// Since when what happens is surely of it.
     fn begin(&self) -> Moment {
-        self.seek.map_or(Moment(0), |seek| seek.end)
+        self.seek.map_or(Moment(0), |seek| Moment(seek.end.0.saturating_add(1)))
     }
 
     /// The lowest offset that is due anew in a partition; `None`: nobody knows.
@@ -69,9 +69,15 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
         let Some(key) = index.sent.get(event.as_str()).and_then(|sent| sent.key) else { continue };
         let group: Group<'_> = (topic, group);
         let Some(stretches) = stretches.get(&group) else { continue };
-        let within = |stretch: &Stretch<'_>| *asked >= stretch.begin() && at < stretch.until;
-        let Some(number) = stretches.iter().position(within) else { continue };
+        let last = stretches.iter().rposition(|stretch| stretch.seek.is_none_or(|seek| seek.sent < at));
+        let Some(number) = last else { continue };
+        // What was asked for before the seek was answered may be of either side: it is not judged, and may be
+        // what later ones follow.
+        let is_sure = *asked >= stretches[number].begin();
         if index.groups[&group].auto {
+            if !is_sure {
+                continue;
+            }
             let passed = passed.entry((group, number, *partition, key)).or_insert(*offset);
             if offset < passed {
                 let detail = format!("of key {key} came to group {} after offset {passed}", group.1);
@@ -81,6 +87,12 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
             continue;
         }
         let Some(lane) = lanes.get_mut(&(group, number, *partition, key)) else { continue };
+        if !is_sure {
+            if let Some(due) = lane.get_mut(offset).filter(|due| due.holder.is_none()) {
+                (due.holder, due.by_stream) = (Some(client.as_str()), stream.is_some());
+            }
+            continue;
+        }
         // What is finished by now never matters again.
         lane.retain(|place, due| place == offset || due.finished.is_none_or(|finished| finished > at));
         for earlier in lane.range(..offset).map(|(_, due)| due) {

@@ -211,6 +211,20 @@ fn after_a_seek_the_order_of_a_key_begins_anew() {
 }
 
 #[test]
+fn what_was_asked_for_before_a_seek_was_answered_may_have_come_after_it() {
+    let story = Story::new();
+    story.published("1", Some("k"), 0).published("2", Some("k"), 1);
+    let to = BTreeMap::from([(0, 0)]);
+    let sent = story.seek_sent(SeekTo::Offsets(to.clone()));
+    let asked = story.asked();
+    story.0.record(Fact::SeekAnswered { sent, generation: 1, to });
+    let one = story.received(asked, "a", "1", 0, 1);
+    let two = story.polled("a", "2", 1, 1);
+    story.acked(&one).acked(&two);
+    assert_eq!(story.broken(), []);
+}
+
+#[test]
 fn a_kill_takes_a_key_from_a_stream_and_not_from_a_poll() {
     for (stream, rules) in [(None, &[][..]), (Some(1), &[Rule::KeyOrder])] {
         let story = Story::new();
