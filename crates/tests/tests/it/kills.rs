@@ -31,7 +31,7 @@ const LIMIT: u64 = 4 << 20;
 /// How large the events of the flood are.
 const FLOOD_EVENT: u64 = 32 << 10;
 /// What a kill waits for to be under way, at most.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 /// How long after something was begun the first kill comes at the latest.
 const FIRST_WAIT: Duration = Duration::from_micros(700);
 /// How long what was polled is locked. What was streamed is locked for ever, as far as this test goes: it comes
@@ -194,6 +194,10 @@ impl Load {
             return Fate::Settle(Verb::Nack { delay_ms });
         }
         if self.aims_at(Aim::Reject) || self.aims_at(Aim::Replay) {
+            return Fate::Settle(Verb::Reject);
+        }
+        // What the limits drop meanwhile is rejected too.
+        if self.aims_at(Aim::Backlog) && draw.random_bool(0.3) {
             return Fate::Settle(Verb::Reject);
         }
         match draw.random_range(0..100) {
@@ -491,7 +495,8 @@ async fn one_round(server: &mut Server, load: &Load, longest: Duration) -> Resul
     })
 }
 
-/// Begins what the round is about and waits until it is under way. Of the backlog: whether it is dropped.
+/// Begins what the round is about and waits until it is under way. Of the backlog, which no request drops: whether
+/// that is due or has just begun.
 async fn take_aim(load: &Load, tasks: &mut JoinSet<()>, moments: &mut StdRng) -> Result<bool> {
     let recorder = &load.recorder;
     let times = match load.aim {
@@ -522,6 +527,7 @@ async fn take_aim(load: &Load, tasks: &mut JoinSet<()>, moments: &mut StdRng) ->
         }
         Aim::Delete => delete(load, tasks, moments).await?,
         Aim::Backlog => {
+            load.aimed.store(true, Ordering::Relaxed);
             let mut floods = JoinSet::new();
             for _ in 0..4 {
                 floods.spawn(load.clone().flood(LIMIT / 4 + 8 * FLOOD_EVENT));
@@ -529,16 +535,17 @@ async fn take_aim(load: &Load, tasks: &mut JoinSet<()>, moments: &mut StdRng) ->
             while let Some(flood) = floods.join_next().await {
                 ensure!(flood?, "the flood was not accepted");
             }
-            // At once, or as soon as the first partition was cut, or at some time of the interval.
             let before = recorder.describe(&load.topics.flood).await?;
             let is_cut = async {
                 while recorder.describe(&load.topics.flood).await? == before {}
                 anyhow::Ok(())
             };
-            match moments.random_range(0..3) {
-                0 => pause(Duration::from_millis(moments.random_range(0..100))).await,
-                _ => within("the backlog to be cut", SOON, is_cut).await??,
+            if moments.random_bool(0.3) {
+                pause(Duration::from_millis(moments.random_range(0..100))).await;
+                return Ok(recorder.describe(&load.topics.flood).await? == before);
             }
+            // The first partition was cut: the others are next.
+            within("the backlog to be cut", SOON, is_cut).await??;
             return Ok(true);
         }
     }
