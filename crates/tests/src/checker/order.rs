@@ -23,8 +23,24 @@ type Lane<'a> = (Group<'a>, usize, u32, &'a str);
 struct Due<'a> {
     event: &'a str,
     finished: Option<Moment>,
-    holder: Option<&'a str>,
+    /// Who was given it, in the order in which it was received.
+    holders: Vec<Holder<'a>>,
+}
+
+#[derive(Debug)]
+struct Holder<'a> {
+    client: &'a str,
+    received: Moment,
     by_stream: bool,
+}
+
+impl Due<'_> {
+    /// Whether a client had it when something was handed out to that client that was asked for then: it had it
+    /// last, or whoever had it after that may have been given it later.
+    fn was_with(&self, client: &str, asked: Moment) -> bool {
+        let later = |holder: &&Holder<'_>| holder.client != client && holder.received > asked;
+        self.holders.iter().rev().find(|holder| !later(holder)).is_some_and(|holder| holder.client == client)
+    }
 }
 
 /// The time between two seeks of a group.
@@ -59,10 +75,10 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
     let mut passed: HashMap<Lane<'_>, u64> = HashMap::new();
     for (at, fact) in moments(facts) {
         if matches!(fact, Fact::Killed) {
-            let streamed = lanes.values_mut().flat_map(|lane| lane.values_mut()).filter(|due| due.by_stream);
-            streamed.for_each(|due| due.holder = None);
+            let all = lanes.values_mut().flat_map(|lane| lane.values_mut());
+            all.for_each(|due| due.holders.retain(|holder| !holder.by_stream));
         }
-        let Fact::Delivered { asked, stream, client, topic, group, event, partition, offset, .. } = fact
+        let Fact::Delivered { stream, client, delivery, topic, group, event, partition, offset, .. } = fact
         else {
             continue;
         };
@@ -73,7 +89,9 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
         let Some(number) = last else { continue };
         // What was asked for before the seek was answered may be of either side: it is not judged, and may be
         // what later ones follow.
-        let is_sure = *asked >= stretches[number].begin();
+        let (of, handed) = index.deliveries[delivery.as_str()];
+        let asked = index.courses[&of].handed[handed].asked;
+        let is_sure = asked >= stretches[number].begin();
         if index.groups[&group].auto {
             if !is_sure {
                 continue;
@@ -87,18 +105,21 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
             continue;
         }
         let Some(lane) = lanes.get_mut(&(group, number, *partition, key)) else { continue };
+        let holder = Holder { client, received: at, by_stream: stream.is_some() };
         if !is_sure {
-            if let Some(due) = lane.get_mut(offset).filter(|due| due.holder.is_none()) {
-                (due.holder, due.by_stream) = (Some(client.as_str()), stream.is_some());
+            if let Some(due) = lane.get_mut(offset).filter(|due| due.holders.is_empty()) {
+                due.holders.push(holder);
             }
             continue;
         }
         // What is finished by now never matters again.
         lane.retain(|place, due| place == offset || due.finished.is_none_or(|finished| finished > at));
         for earlier in lane.range(..offset).map(|(_, due)| due) {
-            if earlier.holder != Some(client.as_str()) {
-                let with =
-                    earlier.holder.map_or("nobody yet".to_owned(), |holder| format!("client {holder}"));
+            if !earlier.was_with(client, asked) {
+                let with = earlier
+                    .holders
+                    .last()
+                    .map_or("nobody yet".to_owned(), |holder| format!("client {}", holder.client));
                 let detail = format!(
                     "of key {key} came to {client} of group {} while {}, which is before it, was with {with}",
                     group.1, earlier.event
@@ -107,7 +128,7 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
             }
         }
         if let Some(due) = lane.get_mut(offset) {
-            (due.holder, due.by_stream) = (Some(client.as_str()), stream.is_some());
+            due.holders.push(holder);
         }
     }
 }
@@ -147,7 +168,7 @@ fn lanes<'a>(
                     }
                     let gone = index.dropped_at(group.0, place).then_some(Moment(0));
                     let finished = gone.or_else(|| finished(course, place, stretch));
-                    let due = Due { event, finished, holder: None, by_stream: false };
+                    let due = Due { event, finished, holders: Vec::new() };
                     lanes.entry((*group, number, place.0, key)).or_default().insert(place.1, due);
                 }
             }

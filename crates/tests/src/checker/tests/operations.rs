@@ -225,6 +225,21 @@ fn what_was_asked_for_before_a_seek_was_answered_may_have_come_after_it() {
 }
 
 #[test]
+fn what_is_read_late_from_a_stream_may_have_been_handed_out_before_its_key_moved() {
+    for (read_late, rules) in [(true, &[][..]), (false, &[Rule::KeyOrder])] {
+        let story = Story::new();
+        story.published("1", Some("k"), 0).published("2", Some("k"), 1);
+        let opened = story.asked();
+        story.handed(opened, Some(1), 0, "a", ("1", 0, 1), None);
+        let moved = story.polled("b", "1", 0, 2);
+        let asked = if read_late { opened } else { story.asked() };
+        story.handed(asked, Some(2), 0, "a", ("2", 1, 1), None);
+        story.acked(&moved).acked(&story.polled("b", "2", 1, 1));
+        assert_eq!(story.broken(), rules, "{read_late}");
+    }
+}
+
+#[test]
 fn a_kill_takes_a_key_from_a_stream_and_not_from_a_poll() {
     for (stream, rules) in [(None, &[][..]), (Some(1), &[Rule::KeyOrder])] {
         let story = Story::new();
