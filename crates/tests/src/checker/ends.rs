@@ -125,7 +125,7 @@ fn attempts(index: &Index<'_>, of: &Of<'_>, course: &Course, violations: &mut Ve
 }
 
 /// A copy, and what a seek has made due anew, begins at attempt 1: each attempt beyond was handed out, and came
-/// or was lost with a kill or a closed stream.
+/// or was lost with a kill or a closed stream. The locks must be longer than a stream lies unread.
 fn begin_at_one(index: &Index<'_>, of: &Of<'_>, course: &Course, violations: &mut Vec<Violation>) {
     let place = index.place(of);
     for handed in &course.handed {
@@ -152,9 +152,9 @@ fn begin_at_one(index: &Index<'_>, of: &Of<'_>, course: &Course, violations: &mu
 
 fn at_most_once(index: &Index<'_>, of: &Of<'_>, course: &Course, violations: &mut Vec<Violation>) {
     for (number, later) in course.handed.iter().enumerate() {
-        let earlier = course.handed[..number].iter();
+        let mut earlier = course.handed[..number].iter();
         if let Some(earlier) =
-            earlier.filter(|earlier| !index.sought_between(of, earlier.asked, later.received)).last()
+            earlier.rfind(|earlier| !index.sought_between(of, earlier.asked, later.received))
         {
             let detail = format!("{}: at {} and at {}", words(of), earlier.received.0, later.received.0);
             violations.push(Violation::new(Rule::CameTwice, of.1, detail));

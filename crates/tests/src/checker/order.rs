@@ -183,7 +183,7 @@ fn finished(course: &Course, place: Place, stretch: &Stretch<'_>) -> Option<Mome
     let acked = course.acks.iter().filter(|ack| ack.may_count() && ack.end > since).map(|ack| ack.sent).min();
     let rejected = course.may_be_rejected();
     let died = course.dead.map(|_| {
-        let last = course.handed.iter().filter(|handed| handed.received < stretch.until).last();
+        let last = course.handed.iter().rfind(|handed| handed.received < stretch.until);
         last.map_or(Moment(0), |last| last.received)
     });
     [acked, rejected, died].into_iter().flatten().min()
