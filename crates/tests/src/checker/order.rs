@@ -159,15 +159,20 @@ fn lanes<'a>(
             let original = index.positions.get(&(sent.topic, *event)).copied();
             let is_due = members.subscribed.iter().any(|since| *since < sent.at);
             let missing = original.filter(|_| is_due && !index.courses.contains_key(&(*group, *event, None)));
-            let courses = index.courses_of(*group, event).map(|(of, course)| (of.2.or(original), course));
-            for (place, course) in courses.chain(missing.map(|place| (Some(place), &none))) {
+            let copies = index.courses_of(*group, event).filter(|(of, _)| of.2.is_some()).count();
+            let courses = index.courses_of(*group, event).map(|(of, course)| {
+                // A copy comes from a death, which no look at the dead letters need have seen.
+                let has_died = course.dead.is_some() || copies > usize::from(of.2.is_some());
+                (of.2.or(original), course, has_died)
+            });
+            for (place, course, has_died) in courses.chain(missing.map(|place| (Some(place), &none, false))) {
                 let Some(place) = place else { continue };
                 for (number, stretch) in stretches[group].iter().enumerate() {
                     if stretch.from(place.0).is_none_or(|from| place.1 < from) {
                         continue;
                     }
                     let gone = index.dropped_at(group.0, place).then_some(Moment(0));
-                    let finished = gone.or_else(|| finished(course, place, stretch));
+                    let finished = gone.or_else(|| finished(course, has_died, place, stretch));
                     let due = Due { event, finished, holders: Vec::new() };
                     lanes.entry((*group, number, place.0, key)).or_default().insert(place.1, due);
                 }
@@ -178,11 +183,11 @@ fn lanes<'a>(
 }
 
 /// From when on an event may be finished within a stretch.
-fn finished(course: &Course, place: Place, stretch: &Stretch<'_>) -> Option<Moment> {
+fn finished(course: &Course, has_died: bool, place: Place, stretch: &Stretch<'_>) -> Option<Moment> {
     let since = stretch.counts_since(place.0);
     let acked = course.acks.iter().filter(|ack| ack.may_count() && ack.end > since).map(|ack| ack.sent).min();
     let rejected = course.may_be_rejected();
-    let died = course.dead.map(|_| {
+    let died = has_died.then(|| {
         let last = course.handed.iter().rfind(|handed| handed.received < stretch.until);
         last.map_or(Moment(0), |last| last.received)
     });

@@ -225,6 +225,23 @@ fn what_was_asked_for_before_a_seek_was_answered_may_have_come_after_it() {
 }
 
 #[test]
+fn what_is_behind_a_dead_letter_of_its_key_may_come_also_when_nobody_saw_it_dead() {
+    for (replayed, rules) in [(true, &[][..]), (false, &[Rule::KeyOrder])] {
+        let story = Story::new();
+        story.published("1", Some("k"), 0).published("2", Some("k"), 1);
+        let first = story.polled("a", "1", 0, 6);
+        story.acked(&story.polled("b", "2", 1, 1));
+        if replayed {
+            story.replayed(Some(1));
+            story.acked(&story.copied("1", 5, 1));
+        } else {
+            story.acked(&first);
+        }
+        assert_eq!(story.broken(), rules, "{replayed}");
+    }
+}
+
+#[test]
 fn what_is_read_late_from_a_stream_may_have_been_handed_out_before_its_key_moved() {
     for (read_late, rules) in [(true, &[][..]), (false, &[Rule::KeyOrder])] {
         let story = Story::new();
