@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 
 use crate::{
     DeliverySignals, DeliveryTopology,
+    burials::Unburied,
     client::Clients,
     delivery_id::DeliveryIds,
     group::{Group, PartitionLane, member_of},
@@ -129,6 +130,7 @@ pub(crate) struct Inner {
     pub(crate) warned: Mutex<HashSet<u32>>,
     pub(crate) condemned_signal: Notify,
     pub(crate) buried_signal: Notify,
+    pub(crate) unburied: Unburied,
     pub(crate) streams: Streams,
     /// Replays and discards of dead letters.
     pub(crate) letters: Desk,
@@ -187,6 +189,7 @@ impl ReliableDispatcher {
             warned: Mutex::default(),
             condemned_signal: Notify::new(),
             buried_signal: Notify::new(),
+            unburied: Unburied::default(),
             streams: Streams::new(on.stream_tasks),
             letters: Desk::default(),
             tasks: Tasks::new(),

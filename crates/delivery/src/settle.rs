@@ -80,7 +80,8 @@ impl ReliableDispatcher {
     }
 
     /// Makes deliveries dead letters now, with the `reason`. Takes any id of a live delivery. Answers once the dead letters are
-    /// stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later.
+    /// stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later. Of an
+    /// event that the log has dropped there can be none: the delivery ends, and the outcome is `Unknown`.
     pub async fn reject(
         &self,
         tenant: &TenantId,

@@ -145,6 +145,8 @@ impl Inner {
         let Some(record) = record else {
             // Retention took it: there is no body to keep.
             self.signals.drop_by("gone", 1);
+            // Before the row ends: whoever waits for the dead letter looks for this first.
+            self.unburied.add(condemned.place());
             let ended = self.end(condemned).await;
             return (None, ended.map(|_| ()));
         };

@@ -391,7 +391,10 @@ impl Lane {
             None if due <= now => {
                 self.free.insert(offset);
             }
-            None => {}
+            // It may have been due before: a nack can come after the lock ran out.
+            None => {
+                self.free.remove(&offset);
+            }
             Some(key) => {
                 self.keys.waits(key, offset);
                 self.place_key(key, now);

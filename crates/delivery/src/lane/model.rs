@@ -188,6 +188,14 @@ impl Model {
                 Verdict::Deliver
             }
         };
+        let is_early = |entry: &Entry| entry.phase == Phase::Waiting && entry.row.at > self.now;
+        let early: Vec<u64> = self
+            .lane
+            .entries
+            .iter()
+            .filter(|(_, entry)| is_early(entry))
+            .map(|(offset, _)| *offset)
+            .collect();
         let taken = self.lane.take(
             &demand,
             self.now,
@@ -199,6 +207,9 @@ impl Model {
         let given: Vec<(u64, u32)> =
             taken.hand_outs.iter().map(|hand_out| (hand_out.record.offset().0, hand_out.serial)).collect();
         self.note(format_args!("take by {member}: {given:?} ends {:?} next {}", taken.ends, taken.next));
+        for (offset, _) in &given {
+            assert!(!early.contains(offset), "event {offset} was handed out before it was due");
+        }
         let batch = taken.batch.clone();
         self.takes.push(Some(taken));
         self.hand_in(batch, Then::Handed { member, taken: self.takes.len() - 1 });

@@ -1,6 +1,10 @@
 //! What an operator does to groups and topics while clients are connected.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use mesh_base::{BackendErrorKind, Signals};
 use mesh_delivery::{
@@ -133,13 +137,15 @@ async fn seeks_among_polls_and_acks_lose_nothing_and_leave_nothing_pending() {
     for id in 0..60 {
         rig.publish(event(&id.to_string(), (id % 2 == 0).then_some("k"))).await;
     }
+    let sought = AtomicBool::new(false);
     let consume = |name: &'static str| {
-        let rig = &rig;
+        let (rig, sought) = (&rig, &sought);
         async move {
             let mut seen = Vec::new();
             loop {
+                let is_last = sought.load(Ordering::Relaxed);
                 let batch = rig.poll(name, 7, 400).await;
-                if batch.is_empty() {
+                if batch.is_empty() && is_last {
                     return seen;
                 }
                 rig.ack(&batch.iter().collect::<Vec<_>>()).await;
@@ -152,6 +158,7 @@ async fn seeks_among_polls_and_acks_lose_nothing_and_leave_nothing_pending() {
             rig.groups.seek(&group("default"), &StartAt::Earliest, false).await.expect("sought");
             tokio::task::yield_now().await;
         }
+        sought.store(true, Ordering::Relaxed);
     };
     let (a, b, ()) = tokio::join!(consume("a"), consume("b"), seeks);
     let seen: std::collections::BTreeSet<String> = a.into_iter().chain(b).collect();

@@ -11,6 +11,7 @@ mod dead_letters;
 mod dedup;
 mod disk_full;
 mod documents;
+mod kills;
 mod limits;
 mod metrics;
 mod openapi;
