@@ -9,9 +9,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
-use mesh_base::UnixMillis;
+use mesh_base::{Clock, Stop, UnixMillis};
 use mesh_ingress::http::Readiness;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -82,6 +83,17 @@ impl Health {
     /// Whether traffic is served.
     pub fn is_ready(&self) -> bool {
         self.readiness.is_ready()
+    }
+
+    /// Asks every component once a second until it is told to stop, so that "since when" is right also when
+    /// nobody looked at the time.
+    pub async fn keep_looking(self, clock: Clock, stop: Stop) {
+        loop {
+            tokio::select! {
+                () = stop.wait() => return,
+                () = tokio::time::sleep(Duration::from_secs(1)) => drop(self.report(clock.now())),
+            }
+        }
     }
 
     /// Every component's state, and the worst of them.

@@ -16,6 +16,7 @@ mod openapi;
 mod query;
 mod rate_limits;
 mod routes;
+mod topic_settings;
 mod topics;
 mod views;
 

@@ -15,6 +15,7 @@ use crate::{
     body,
     errors::{of_log, of_meta, of_topic},
     query::Query,
+    topic_settings,
     views::AdminState,
 };
 
@@ -33,12 +34,14 @@ fn groups(groups: &[GroupId]) -> Value {
 }
 
 fn summary(view: &TopicView) -> Value {
-    json!({
+    let mut summary = json!({
         "topic": view.name.as_str(),
         "partitions": view.partitions.len(),
         "groups": view.groups.len(),
         "deadLetterTopic": view.name.is_dead_letter(),
-    })
+    });
+    topic_settings::show(view, &mut summary);
+    summary
 }
 
 pub(crate) async fn make(
@@ -52,11 +55,12 @@ pub(crate) async fn make(
         .map_err(|error| ApiError::of_name("topic", error))?;
     let partitions = request.number(PARTITIONS)?;
     let partitions = partitions.map(|count| u32::try_from(count).expect("the range fits"));
+    let change = topic_settings::read(&request)?;
     let topics = served.groups.topics();
-    let made = topics.make(&name, partitions).await.map_err(of_topic)?;
-    let view = topics.describe(&name).await.map_err(|error| of_log(&error))?;
-    let count = view.map_or(0, |view| view.partitions.len());
-    let mut answer = json!({"topic": name.as_str(), "partitions": count});
+    let made = topics.make(&name, partitions, change).await.map_err(of_topic)?;
+    let view = topics.show(&name).ok_or_else(|| unknown(&name))?;
+    let mut answer = json!({"topic": name.as_str(), "partitions": view.partitions.len()});
+    topic_settings::show(&view, &mut answer);
     let status = match made {
         TopicMade::Created => StatusCode::CREATED,
         TopicMade::AlreadyThere => StatusCode::OK,
@@ -96,13 +100,15 @@ pub(crate) async fn describe(
             })
         })
         .collect();
-    Ok(Json(json!({
+    let mut answer = json!({
         "topic": view.name.as_str(),
         "incarnation": view.incarnation.0.to_string(),
         "partitions": partitions,
         "groups": groups(&view.groups),
         "deadLetters": letters,
-    })))
+    });
+    topic_settings::show(&view, &mut answer);
+    Ok(Json(answer))
 }
 
 pub(crate) async fn delete(

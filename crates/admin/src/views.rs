@@ -10,7 +10,7 @@ use axum::{
 use http::{HeaderMap, StatusCode, header};
 use mesh_base::{Clock, Gauge, Signals};
 use mesh_delivery::{DeliverySignals, Groups, ReliableDispatcher};
-use mesh_frame::TenantId;
+use mesh_frame::{TenantId, format_timestamp};
 use mesh_gate::SecurityGate;
 use mesh_ingress::{
     http::{ApiError, ErrorCode},
@@ -242,6 +242,10 @@ pub(crate) async fn dead_letters(
                     "offset": letter.offset.to_string(),
                     "reason": letter.reason.as_str(),
                     "attempts": letter.attempts,
+                    "lastError": letter.last_error,
+                    "firstHandOut": format_timestamp(letter.first_ms),
+                    "lastHandOut": format_timestamp(letter.last_ms),
+                    "deadAt": format_timestamp(letter.dead_at_ms),
                     "firstMs": letter.first_ms,
                     "lastMs": letter.last_ms,
                     "deadAtMs": letter.dead_at_ms,

@@ -5,6 +5,7 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use futures_util::{StreamExt, stream::BoxStream};
 use http::Response;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -131,6 +132,21 @@ impl DeliveryStream {
                 }
             }
         }
+    }
+
+    /// The same as a stream, for the combinators of `futures`. It ends after the first error that another try
+    /// does not help, [`Error::Answer`] for a single delivery excepted; other errors stand among the deliveries.
+    pub fn into_stream(self) -> BoxStream<'static, Result<Delivery, Error>> {
+        let next = |stream: Option<Self>| async move {
+            let mut stream = stream?;
+            let next = stream.next().await;
+            let goes_on = next
+                .as_ref()
+                .err()
+                .is_none_or(|error| error.is_transient() || matches!(error, Error::Answer(_)));
+            Some((next, goes_on.then_some(stream)))
+        };
+        futures_util::stream::unfold(Some(self), next).boxed()
     }
 
     fn open(&mut self) {

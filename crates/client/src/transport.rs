@@ -1,6 +1,6 @@
 //! One request and its answer, and the loop around it that tries again.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -133,15 +133,30 @@ fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
         #[serde(default)]
         message: String,
     }
-    let retry_after = headers
-        .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.trim().parse().ok())
-        .map(Duration::from_secs);
+    let retry_after = retry_after(headers);
     let (code, message) = match serde_json::from_slice::<Body>(body) {
         Ok(body) => (body.error, body.message),
         Err(_) => (String::new(), String::from_utf8_lossy(body).chars().take(300).collect()),
     };
     Error::Refused { status: status.as_u16(), code, message, retry_after }
+}
+
+/// How long the server asks to wait: in seconds, or until a date of HTTP, which is read against the server's own
+/// clock where the answer shows it. A date that has passed asks for nothing.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
+    let asked = text(header::RETRY_AFTER)?;
+    if let Ok(seconds) = asked.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(asked).ok()?;
+    let now = text(header::DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+    Some(until.duration_since(now.unwrap_or_else(system_time)).unwrap_or_default())
+}
+
+#[expect(clippy::disallowed_methods, reason = "an application's clock is the system's")]
+fn system_time() -> SystemTime {
+    SystemTime::now()
 }
 
 /// A value for a query: everything but letters, digits and `-._~` percent-encoded.
@@ -156,4 +171,36 @@ pub(crate) fn encode(text: &str) -> String {
         }
         encoded
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_asks_is_read_as_seconds_or_as_a_date_by_its_own_clock() {
+        const DATE: &str = "Mon, 30 Nov 2026 14:22:30 GMT";
+        let of = |asked: &'static str, date: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(asked));
+            headers.extend(date.map(|date| (header::DATE, HeaderValue::from_static(date))));
+            retry_after(&headers)
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (asked, date, expected) in [
+            ("7", None, seconds(7)),
+            (" 7 ", Some(DATE), seconds(7)),
+            ("Mon, 30 Nov 2026 14:23:00 GMT", Some(DATE), seconds(30)),
+            ("Monday, 30-Nov-26 14:22:31 GMT", Some(DATE), seconds(1)),
+            ("Mon Nov 30 14:22:32 2026", Some(DATE), seconds(2)),
+            ("Mon, 30 Nov 2026 14:22:00 GMT", Some(DATE), seconds(0)),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", None, seconds(0)),
+            ("soon", Some(DATE), None),
+            ("-1", None, None),
+        ] {
+            assert_eq!(of(asked, date), expected, "{asked:?} {date:?}");
+        }
+        let far = of("Fri, 31 Dec 9999 23:59:59 GMT", None).expect("a date");
+        assert!(far > Duration::from_secs(365 * 86_400), "without the server's clock the system's is taken");
+    }
 }

@@ -1,18 +1,53 @@
 //! Waiting for the dead letters of a reject.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
 
 use crate::{SettleOutcome, delivery_id::DeliveryRef, dispatcher::Inner, group::Group};
 
 /// A reject waits no longer than this for its dead letters.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many of those that have no dead letter are remembered: more than wait at once.
+const REMEMBERED: usize = 20_000;
+
+/// A hand-out of a group: its number, the partition, the offset.
+type Place = (u64, u32, u64);
+
+/// What was condemned lately and ended without a dead letter, because the log no longer had the event.
+#[derive(Debug, Default)]
+pub(crate) struct Unburied(Mutex<(HashSet<Place>, VecDeque<Place>)>);
+
+impl Unburied {
+    pub(crate) fn add(&self, place: Place) {
+        let mut guard = self.0.lock();
+        let (places, order) = &mut *guard;
+        if places.insert(place) {
+            order.push_back(place);
+        }
+        if order.len() > REMEMBERED
+            && let Some(oldest) = order.pop_front()
+        {
+            places.remove(&oldest);
+        }
+    }
+
+    fn has(&self, place: Place) -> bool {
+        self.0.lock().0.contains(&place)
+    }
+}
+
 /// Where a delivery stands that was condemned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Buried,
     Waiting,
-    /// Its group was removed meanwhile, and everything of it.
+    /// Its group was removed meanwhile, and everything of it; or the log no longer had its event.
     Gone,
 }
 
@@ -64,6 +99,9 @@ impl Inner {
         }
         match state.lane(delivery.partition) {
             Some(lane) if lane.has(delivery.offset) => Fate::Waiting,
+            Some(_) if self.unburied.has((group.number, delivery.partition.0, delivery.offset.0)) => {
+                Fate::Gone
+            }
             Some(_) => Fate::Buried,
             None => Fate::Gone,
         }

@@ -5,7 +5,7 @@
 //! cannot write, everything answers [`LedgerUnavailable`] and stays as it is.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 use crate::{
     DeliverySignals, DeliveryTopology, PollError, Receiver,
     backlog::Backlog,
+    burials::Unburied,
     client::Clients,
     delivery_id::DeliveryIds,
     group::{Group, PartitionLane, member_of},
@@ -135,8 +136,11 @@ pub(crate) struct Inner {
     pub(crate) outstanding: AtomicUsize,
     /// Groups with something condemned.
     pub(crate) condemned: Mutex<Vec<u64>>,
+    /// Partitions, by their key in the log, whose backlog was warned about.
+    pub(crate) warned: Mutex<HashSet<u32>>,
     pub(crate) condemned_signal: Notify,
     pub(crate) buried_signal: Notify,
+    pub(crate) unburied: Unburied,
     pub(crate) streams: Streams,
     /// Replays and discards of dead letters.
     pub(crate) letters: Desk,
@@ -206,8 +210,10 @@ impl ReliableDispatcher {
             schedule: Schedule::default(),
             outstanding: AtomicUsize::new(0),
             condemned: Mutex::default(),
+            warned: Mutex::default(),
             condemned_signal: Notify::new(),
             buried_signal: Notify::new(),
+            unburied: Unburied::default(),
             streams: Streams::new(on.stream_tasks),
             letters: Desk::default(),
             tasks: Tasks::new(),

@@ -42,6 +42,7 @@ pub use mesh_state::{
     positions::EndReason,
     shared::{GroupId, GroupKind},
 };
+pub use mesh_storage::{Change, SettingsChange, TopicRules, TopicSettings};
 pub use poll::{Answer, Delivery, PollError};
 pub use receiver::{HandOutTerms, Receiver};
 pub use recovery::{Recovered, RecoveryError};
@@ -52,4 +53,4 @@ pub use signals::DeliverySignals;
 pub use stream::{ClientStream, Waiting};
 pub use topics::{PartitionView, TopicDeleted, TopicMade, TopicView, Topics, TopicsError};
 pub use topology::DeliveryTopology;
-pub use view::{ClientView, DeadLetterView, PositionView, RetentionRules};
+pub use view::{ClientView, DeadLetterView, PositionView};

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mesh_frame::{Offset, PartitionId, TenantId, TopicName};
 use mesh_rocks::Durability;
-use mesh_state::positions::{CommitError, PositionBatch};
+use mesh_state::positions::{CommitError, LastError, PositionBatch};
 
 use crate::{
     delivery_id::DeliveryRef,
@@ -70,11 +70,11 @@ impl Deliveries {
 
 /// What is done to deliveries.
 #[derive(Clone, Copy, Debug)]
-enum Verb {
+enum Verb<'a> {
     Ack,
-    Nack { delay: Option<Duration> },
+    Nack { delay: Option<Duration>, why: &'a LastError },
     Extend { by: Duration },
-    Reject,
+    Reject { why: &'a LastError },
 }
 
 impl ReliableDispatcher {
@@ -113,9 +113,15 @@ impl ReliableDispatcher {
     }
 
     /// Gives deliveries back for another attempt, due after `delay`, or after the backoff of their attempt.
-    /// The last attempt makes it a dead letter at once. Takes the newest id only.
-    pub async fn nack(&self, deliveries: &Deliveries, delay: Option<Duration>) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(deliveries, Verb::Nack { delay }).await;
+    /// The last attempt makes it a dead letter at once, which has the `reason`. Takes the newest id only.
+    pub async fn nack(
+        &self,
+        deliveries: &Deliveries,
+        delay: Option<Duration>,
+        reason: Option<&str>,
+    ) -> Vec<SettleOutcome> {
+        let why = LastError::said(reason, LastError::Nacked);
+        let outcomes = self.0.settle(deliveries, Verb::Nack { delay, why: &why }).await;
         self.0.signals.nacked.inc_by(settled(&outcomes));
         outcomes
     }
@@ -128,10 +134,12 @@ impl ReliableDispatcher {
         outcomes
     }
 
-    /// Makes deliveries dead letters now. Takes any id of a live delivery. Answers once the dead letters are
-    /// stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later.
-    pub async fn reject(&self, deliveries: &Deliveries) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(deliveries, Verb::Reject).await;
+    /// Makes deliveries dead letters now, with the `reason`. Takes any id of a live delivery. Answers once the dead letters are
+    /// stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later. Of an
+    /// event that the log has dropped there can be none: the delivery ends, and the outcome is `Unknown`.
+    pub async fn reject(&self, deliveries: &Deliveries, reason: Option<&str>) -> Vec<SettleOutcome> {
+        let why = LastError::said(reason, LastError::Rejected);
+        let outcomes = self.0.settle(deliveries, Verb::Reject { why: &why }).await;
         self.0.signals.rejected.inc_by(settled(&outcomes));
         outcomes
     }
@@ -158,7 +166,7 @@ struct Done {
 }
 
 impl Inner {
-    async fn settle(self: &Arc<Self>, deliveries: &Deliveries, verb: Verb) -> Vec<SettleOutcome> {
+    async fn settle(self: &Arc<Self>, deliveries: &Deliveries, verb: Verb<'_>) -> Vec<SettleOutcome> {
         let mut outcomes = vec![SettleOutcome::Unknown; deliveries.resolved.len()];
         let mut by_group: HashMap<u64, OfGroup<'_>> = HashMap::new();
         for (place, known) in deliveries.resolved.iter().enumerate() {
@@ -188,7 +196,7 @@ impl Inner {
                 }
             }
         }
-        if matches!(verb, Verb::Reject) && !rejected.is_empty() {
+        if matches!(verb, Verb::Reject { .. }) && !rejected.is_empty() {
             self.await_burials(&rejected, &mut outcomes).await;
         }
         outcomes
@@ -198,7 +206,7 @@ impl Inner {
         self: &Arc<Self>,
         group: &Arc<Group>,
         deliveries: &[(usize, DeliveryRef)],
-        verb: Verb,
+        verb: Verb<'_>,
     ) -> Result<Vec<bool>, LedgerUnavailable> {
         loop {
             if group.is_closed() {
@@ -239,7 +247,7 @@ impl Inner {
         group: &Group,
         state: &mut GroupState,
         deliveries: &[(usize, DeliveryRef)],
-        verb: Verb,
+        verb: Verb<'_>,
         batch: &mut PositionBatch,
     ) -> Done {
         let now = self.clock.now();
@@ -255,9 +263,11 @@ impl Inner {
             done.parked |= lane.is_ending(offset);
             let how = match verb {
                 Verb::Ack => lane.ack(offset, serial, now, windows, batch),
-                Verb::Nack { delay } => lane.nack(offset, serial, delay, now, terms, windows, batch),
+                Verb::Nack { delay, why } => {
+                    lane.nack(offset, serial, delay, why.clone(), now, terms, windows, batch)
+                }
                 Verb::Extend { by } => lane.extend(offset, serial, now.plus(by), now, windows, batch),
-                Verb::Reject => lane.reject(offset, serial, now, windows, batch),
+                Verb::Reject { why } => lane.reject(offset, serial, why.clone(), now, windows, batch),
             };
             *settled = how != Settled::Unknown;
             done.condemned |= how == Settled::Condemned;

@@ -9,7 +9,7 @@ use mesh_state::{
     positions::{Cursor, PositionBatch},
     shared::GroupId,
 };
-use mesh_storage::{Partition, Topic, TopicError};
+use mesh_storage::{Partition, SettingsChange, Topic, TopicError, TopicRules, TopicSettings};
 
 use crate::{
     Groups, Interrupted, LetterSelector, SubscribeError,
@@ -29,6 +29,10 @@ pub struct TopicView {
     pub partitions: Vec<PartitionView>,
     /// The groups that read it, by name.
     pub groups: Vec<GroupId>,
+    /// What holds for it.
+    pub rules: TopicRules,
+    /// What of that is set on it.
+    pub own: TopicSettings,
 }
 
 /// A partition as an operator sees it.
@@ -49,7 +53,7 @@ pub struct PartitionView {
 pub enum TopicMade {
     /// It is new.
     Created,
-    /// It was there, and is as it was.
+    /// It was there, with as many partitions.
     AlreadyThere,
     /// It was there, and got this many partitions more.
     Grown(u32),
@@ -120,32 +124,27 @@ impl Topics {
         &self.groups.dispatcher.0
     }
 
-    /// Makes a topic, or gives one that is there more partitions: its groups read the new ones from their
-    /// beginning, and the events of a key may change their partition. Durable when it returns.
+    /// Makes a topic, or changes settings of one that is there and gives it more partitions: its groups read the
+    /// new ones from their beginning, and the events of a key may change their partition. Durable when it
+    /// returns; cut short it may have done a part, and asked again it does the rest.
     ///
     /// # Errors
     /// See [`TopicsError`].
-    pub async fn make(&self, name: &TopicName, partitions: Option<u32>) -> Result<TopicMade, TopicsError> {
-        let inner = self.inner();
+    pub async fn make(
+        &self,
+        name: &TopicName,
+        partitions: Option<u32>,
+        change: SettingsChange,
+    ) -> Result<TopicMade, TopicsError> {
         let one_at_a_time = self.groups.changing.clone().lock_owned().await;
-        let Some(topic) = inner.storage.topic(name) else {
-            inner.storage.ensure_topic(name, true, partitions).await?;
-            return Ok(TopicMade::Created);
-        };
-        let has = topic.partitions().len();
-        let Some(wanted) = partitions.filter(|wanted| *wanted as usize != has) else {
-            return Ok(TopicMade::AlreadyThere);
-        };
-        if (wanted as usize) < has {
-            return Err(TopicsError::Fewer { has });
-        }
-        // Once begun it is seen through: a group without a lane would not read its partition.
+        // Once begun it is seen through: a group without a lane would not read its partition, and a stored
+        // setting that nobody knows would hold from the next start on.
         let (told, answer) = tokio::sync::oneshot::channel();
-        let (inner_too, name) = (inner.clone(), name.clone());
-        inner.tasks.spawn("adding partitions", async move {
-            let grown = inner_too.grow(&name, has, wanted).await;
+        let (inner, name) = (self.inner().clone(), name.clone());
+        self.inner().tasks.spawn("making a topic", async move {
+            let made = inner.make_topic(&name, partitions, &change).await;
             drop(one_at_a_time);
-            drop(told.send(grown));
+            drop(told.send(made));
         });
         answer.await.unwrap_or(Err(TopicsError::Stopping))
     }
@@ -155,6 +154,11 @@ impl Topics {
         let mut topics = self.inner().storage.topics();
         topics.sort_by(|one, other| one.name().cmp(other.name()));
         topics.iter().map(|topic| self.view(topic)).collect()
+    }
+
+    /// One topic, without sizes; `None`: there is none of that name.
+    pub fn show(&self, name: &TopicName) -> Option<TopicView> {
+        self.inner().storage.topic(name).map(|topic| self.view(&topic))
     }
 
     /// One topic, with sizes; `None`: there is none of that name.
@@ -187,6 +191,8 @@ impl Topics {
             incarnation: topic.incarnation(),
             partitions: topic.partitions().iter().map(partition).collect(),
             groups,
+            rules: self.inner().storage.rules(topic),
+            own: topic.settings(),
         }
     }
 
@@ -228,6 +234,30 @@ impl Topics {
 }
 
 impl Inner {
+    async fn make_topic(
+        self: &Arc<Self>,
+        name: &TopicName,
+        partitions: Option<u32>,
+        change: &SettingsChange,
+    ) -> Result<TopicMade, TopicsError> {
+        let Some(topic) = self.storage.topic(name) else {
+            let settings = TopicSettings::default().changed(change);
+            self.storage.create_topic(name, partitions, settings).await?;
+            // A publish may have made it in between, without them.
+            self.storage.change_topic(name, change).await?;
+            return Ok(TopicMade::Created);
+        };
+        let has = topic.partitions().len();
+        if partitions.is_some_and(|wanted| (wanted as usize) < has) {
+            return Err(TopicsError::Fewer { has });
+        }
+        self.storage.change_topic(name, change).await?;
+        match partitions.filter(|wanted| *wanted as usize > has) {
+            Some(wanted) => self.grow(name, has, wanted).await,
+            None => Ok(TopicMade::AlreadyThere),
+        }
+    }
+
     /// Gives a topic partitions, and its groups lanes for them.
     async fn grow(
         self: &Arc<Self>,

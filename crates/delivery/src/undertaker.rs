@@ -145,6 +145,8 @@ impl Inner {
         let Some(record) = record else {
             // Retention took it: there is no body to keep.
             self.signals.drop_by("gone", 1);
+            // Before the row ends: whoever waits for the dead letter looks for this first.
+            self.unburied.add(condemned.place());
             let ended = self.end(condemned).await;
             return (None, ended.map(|_| ()));
         };
@@ -163,6 +165,7 @@ impl Inner {
             offset: condemned.offset,
             reason: condemned.reason,
             attempts: condemned.row.attempt,
+            last_error: condemned.row.error.to_string(),
             first_ms: condemned.row.first.0,
             last_ms: condemned.row.last.0,
             dead_at_ms: condemned.row.at.0,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use mesh_base::{BackendError, Stop, UnixMillis};
 use mesh_frame::{ClientId, GroupName, Offset, PartitionId, TenantId, TopicName};
 use mesh_state::shared::{DeadLetter, DeadLetterScope, DeadLetterStore, GroupKind};
-use mesh_storage::{LogRecord, Retain, Topic};
+use mesh_storage::{LogRecord, Partition, Retain, Topic};
 
 use crate::{ReliableDispatcher, group::member_of};
 
@@ -50,19 +50,6 @@ pub struct DeadLetterView {
     pub letter: DeadLetter,
     /// The body; `None` when the dead-letter topic no longer has it.
     pub body: Option<Arc<LogRecord>>,
-}
-
-/// What retention keeps.
-#[derive(Clone, Copy, Debug)]
-pub struct RetentionRules {
-    /// How long what is done with is kept.
-    pub max_age: Duration,
-    /// How many bytes of a topic are kept that are done with.
-    pub max_bytes: Option<u64>,
-    /// How long what is not done with is kept; `None`: for ever.
-    pub backlog_max_age: Option<Duration>,
-    /// How many bytes of a topic are kept at most; `None`: 20 % of the volume.
-    pub backlog_max_bytes: Option<u64>,
 }
 
 /// How long dead letters are kept.
@@ -135,7 +122,7 @@ impl ReliableDispatcher {
     }
 
     /// Drops what retention allows, every `period`, until it is told to stop.
-    pub async fn retain(self, rules: RetentionRules, period: Duration, stop: Stop) {
+    pub async fn retain(self, period: Duration, stop: Stop) {
         for round in 0u64.. {
             tokio::select! {
                 () = stop.wait() => return,
@@ -152,23 +139,23 @@ impl ReliableDispatcher {
                 {
                     tracing::warn!(topic = %of, error = %error.chain(), "retention of dead letters failed; tried again later");
                 }
-                if let Err(error) = self.retain_topic(&topic, &rules).await {
+                if let Err(error) = self.retain_topic(&topic).await {
                     tracing::warn!(topic = %topic.name(), error = %error.chain(), "retention failed; tried again later");
                 }
             }
         }
     }
 
-    /// Drops what retention allows from one topic.
+    /// Drops what the rules of a topic allow.
     ///
     /// # Errors
     /// When the log cannot be read or written.
-    pub async fn retain_topic(&self, topic: &Arc<Topic>, rules: &RetentionRules) -> Result<(), BackendError> {
+    pub async fn retain_topic(&self, topic: &Arc<Topic>) -> Result<(), BackendError> {
         let now = self.0.clock.now();
         let floors = self.floors(topic.name());
         let partitions = topic.partitions();
         let each = |bytes: u64| bytes / partitions.len().max(1) as u64;
-        let volume = self.0.storage.watermark().map(|watermark| watermark.total_bytes() / 5);
+        let rules = self.0.storage.rules(topic);
         for partition in partitions.iter() {
             if partition.start() == partition.end() {
                 continue;
@@ -187,7 +174,7 @@ impl ReliableDispatcher {
                     done_before: Some(now.minus(rules.max_age)),
                     done_bytes: rules.max_bytes.map(each),
                     backlog_before: rules.backlog_max_age.map(|age| now.minus(age)),
-                    backlog_bytes: rules.backlog_max_bytes.or(volume).map(each),
+                    backlog_bytes: rules.backlog_max_bytes.map(each),
                 }
             };
             let old = partition.start();
@@ -203,6 +190,48 @@ impl ReliableDispatcher {
                 );
                 self.0.signals.drop_by("dropped_backlog", retained.dropped_backlog);
             }
+            if let Some(floor) = floors.get(&partition.id()) {
+                self.warn_of_backlog(partition, *floor, &retain).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Warns, once, when what some group has not done is half as old, or as large, as it may become.
+    async fn warn_of_backlog(
+        &self,
+        partition: &Arc<Partition>,
+        floor: Offset,
+        retain: &Retain,
+    ) -> Result<(), BackendError> {
+        let storage = &self.0.storage;
+        let from = floor.max(partition.start());
+        let is_old = match retain.backlog_before {
+            _ if from >= partition.end() => false,
+            None => false,
+            Some(before) => {
+                let half = before.plus(self.0.clock.now().since(before) / 2);
+                storage.offset_at(partition, half).await? > from
+            }
+        };
+        // What is done with goes first: before there is none of that left, the rest is no danger.
+        let is_large = match retain.backlog_bytes {
+            Some(bytes) if from < partition.end() && floor <= partition.start() => {
+                storage.bytes(partition).await? > bytes / 2
+            }
+            _ => false,
+        };
+        let mut warned = self.0.warned.lock();
+        if !is_old && !is_large {
+            warned.remove(&partition.key());
+        } else if warned.insert(partition.key()) {
+            tracing::warn!(
+                topic = %partition.topic(),
+                partition = partition.id().0,
+                is_old,
+                is_large,
+                "the backlog is half as old or as large as it may be; what passes the limit is dropped"
+            );
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ pub use body::BodyLimits;
 pub use connection::Remote;
 pub use edge::{HttpEdge, HttpEdgeSettings};
 pub use errors::{ApiError, ErrorCode};
-pub use json::JsonObject;
+pub use json::{Given, JsonObject};
 pub use readiness::Readiness;
 pub use routes::{Operation, ROUTES, Route, method_not_allowed, not_found, router};
 pub use server::{HttpServer, HttpServerSettings, HttpServerSignals};

@@ -8,8 +8,8 @@ use mesh_base::{BackendErrorKind, Clock, Signals, UnixMillis};
 use mesh_frame::{EventBuilder, Offset, PartitionId, TopicName};
 
 use crate::{
-    Append, AppendItem, Cached, LogRecord, Partition, ReadLimit, Retain, Storage, StorageLimits,
-    StoragePlugin, Tail, Topic,
+    Append, AppendItem, Cached, Change, LogRecord, Partition, ReadLimit, Retain, SettingsChange, Storage,
+    StorageLimits, StoragePlugin, Tail, Topic, TopicRules, TopicSettings,
 };
 
 /// Opens the driver under test.
@@ -34,7 +34,7 @@ impl Rig {
     pub fn open(subject: &dyn Subject, tail_bytes: u64) -> Self {
         let (tail, _) = Storage::tail(tail_bytes);
         let plugin = subject.open(Clock::system(), tail.clone());
-        let limits = StorageLimits { partitions: 2, topics: 1_000 };
+        let limits = StorageLimits { partitions: 2, topics: 1_000, rules: TopicRules::default() };
         let storage =
             Storage::new(plugin.clone(), tail, limits, None, &Signals::new()).expect("its topics are read");
         Self { storage, plugin }
@@ -182,6 +182,42 @@ pub async fn added_partitions_are_empty_and_the_others_stay(subject: &dyn Subjec
     }
 }
 
+/// The settings of a topic come with it, change as a whole, go with it, and stay over a restart.
+pub async fn settings_of_a_topic_live_and_end_with_it(subject: &dyn Subject) {
+    let rig = Rig::open(subject, 1 << 20);
+    let (name, plain) = (TopicName::new("t").expect("a legal name"), TopicName::new("u").expect("legal"));
+    let settings = TopicSettings { retention_max_bytes: Some(7), ..TopicSettings::default() };
+    let topic = rig.storage.create_topic(&name, Some(2), settings).await.expect("a topic");
+    rig.storage.ensure_topic(&plain, true, None).await.expect("a topic");
+    let change = SettingsChange {
+        backlog_max_age_ms: Change::Set(0),
+        dedup_window_ms: Change::Set(1_000),
+        ..SettingsChange::default()
+    };
+    rig.storage.change_topic(&name, &change).await.expect("changed");
+    let expected = TopicSettings { backlog_max_age_ms: Some(0), dedup_window_ms: Some(1_000), ..settings };
+    assert_eq!(topic.settings(), expected);
+    rig.storage.add_partitions(&name, 3).await.expect("grown");
+    let nobody = TopicName::new("nobody").expect("a legal name");
+    assert!(rig.storage.change_topic(&nobody, &change).await.is_err());
+    assert!(!rig.plugin.set_topic(&nobody, &settings).expect("there is none"));
+    let rig = if rig.storage.capabilities().survives_kill {
+        rig.storage.close();
+        drop((rig, topic));
+        Rig::open(subject, 1 << 20)
+    } else {
+        rig
+    };
+    let settings_of = |name: &TopicName| rig.storage.topic(name).expect("it is there").settings();
+    assert_eq!((settings_of(&name), settings_of(&plain)), (expected, TopicSettings::default()));
+    let back = SettingsChange { backlog_max_age_ms: Change::Unset, ..SettingsChange::default() };
+    rig.storage.change_topic(&name, &back).await.expect("changed");
+    assert_eq!(settings_of(&name), TopicSettings { backlog_max_age_ms: None, ..expected });
+    rig.storage.delete_topic(&name).await.expect("deleted");
+    let again = rig.storage.ensure_topic(&name, true, None).await.expect("a topic");
+    assert!(again.settings().is_empty(), "{:?}", again.settings());
+}
+
 /// Times never fall within a partition, and a look-up finds the first record at or after a time.
 pub async fn a_time_is_looked_up(subject: &dyn Subject) {
     let rig = Rig::open(subject, 1 << 20);
@@ -294,6 +330,7 @@ macro_rules! storage_conformance {
             a_restart_keeps_what_the_capabilities_promise,
             a_topic_made_again_is_another_incarnation,
             added_partitions_are_empty_and_the_others_stay,
+            settings_of_a_topic_live_and_end_with_it,
             a_time_is_looked_up,
             retention_drops_what_is_done_with,
             the_end_can_be_raised,

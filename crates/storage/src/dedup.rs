@@ -1,12 +1,14 @@
-//! Publisher deduplication: an event whose `source` and `id` were stored within the window is not stored again.
+//! Publisher deduplication: an event whose `source` and `id` were stored within its topic's window is not stored
+//! again.
 //!
-//! The index is fed by the log itself, from the thread that appends, and read back from the log at boot:
-//! what it knows is exactly what is stored, also when the publisher that sent it never got its answer. While
-//! an event is on its way to the log, a second one of the same name waits for the first to be decided. An
-//! entry takes about 100 bytes; past the bound the oldest are forgotten first, and counted.
+//! The index is fed by the log itself, from the thread that appends, and read back from the log at boot and when a
+//! window becomes longer: what it knows is exactly what is stored, also when the publisher that sent it never got
+//! its answer. While an event is on its way to the log, a second one of the same name waits for the first to be
+//! decided. All topics share one bound of entries of about 140 bytes each; past it those go first whose window ends
+//! first, and are counted. Topics without a window cost nothing.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -17,16 +19,18 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{LogRecord, Partition, ReadLimit, Storage, StoragePlugin};
+use crate::{LogRecord, Partition, ReadLimit, StoragePlugin, Topic};
 
 /// A claim that nobody decided within this time is void: its publisher is gone and the log did not store.
 const CLAIM_FOR: Duration = Duration::from_secs(60);
-/// What the boot reads at a time.
+/// How often void claims are forgotten.
+const SWEEP: Duration = Duration::from_secs(10);
+/// What is read back at a time.
 const CHUNK: ReadLimit = ReadLimit { records: 1_024, bytes: 4 << 20 };
 
 /// What names an event within a topic: 128 bits of a hash over the log's incarnation, `source` and `id`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EventKey(u128);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventKey([u64; 2]);
 
 impl EventKey {
     /// The name of an event in the log a partition belongs to.
@@ -36,31 +40,57 @@ impl EventKey {
         hash.update(&(event.source().len() as u64).to_be_bytes());
         hash.update(event.source().as_bytes());
         hash.update(event.id().as_bytes());
-        Self(hash.digest128())
+        let digest = hash.digest128();
+        Self([(digest >> 64) as u64, digest as u64])
     }
 }
 
+/// Where and when an event was stored.
 #[derive(Clone, Copy, Debug)]
-enum Entry {
-    /// On its way to the log, since then.
-    Claimed(u64),
-    /// Stored there, then.
-    Stored { partition: PartitionId, offset: Offset, at: u64 },
+struct Stored {
+    partition: PartitionId,
+    /// The window it was stored with, in milliseconds: it is forgotten at its end.
+    kept_ms: u32,
+    offset: Offset,
+    at: u64,
+}
+
+impl Stored {
+    fn until(&self) -> u64 {
+        self.at.saturating_add(u64::from(self.kept_ms))
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    entries: HashMap<EventKey, Entry>,
-    order: VecDeque<(u64, EventKey)>,
+    stored: HashMap<EventKey, Stored>,
+    /// The same, by the end of their window.
+    by_end: BTreeSet<(u64, EventKey)>,
+    /// On its way to the log, since then.
+    claims: HashMap<EventKey, u64>,
+    swept: u64,
 }
 
-/// The index of what was stored within the window; cheap to clone.
+impl State {
+    /// Forgets claims that are void.
+    fn sweep(&mut self, now: u64) {
+        if now.saturating_sub(self.swept) < millis(SWEEP) {
+            return;
+        }
+        self.swept = now;
+        self.claims.retain(|_, since| now.saturating_sub(*since) < millis(CLAIM_FOR));
+        if self.claims.capacity() > 4 * self.claims.len() + 1_024 {
+            self.claims.shrink_to_fit();
+        }
+    }
+}
+
+/// The index of what was stored within the windows; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Deduplicator(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    window: Duration,
     most: usize,
     clock: Clock,
     state: Mutex<State>,
@@ -99,10 +129,9 @@ impl Drop for Claimed {
 }
 
 impl Deduplicator {
-    /// An empty index: of `window`, with at most `most` entries.
-    pub fn new(window: Duration, most: usize, clock: Clock, signals: &Signals) -> Self {
+    /// An empty index with at most `most` entries.
+    pub fn new(most: usize, clock: Clock, signals: &Signals) -> Self {
         Self(Arc::new(Inner {
-            window,
             most,
             clock,
             state: Mutex::default(),
@@ -115,15 +144,15 @@ impl Deduplicator {
         }))
     }
 
-    /// Claims events, waiting at most `patience` for those that another publisher has on its way. All or none
+    /// Claims events of a topic, waiting at most `patience` for those that another publisher has on its way. All or none
     /// are claimed, so that two publishers never wait for each other.
-    pub async fn claim(&self, keys: &[EventKey], patience: Duration) -> Claim {
+    pub async fn claim(&self, topic: &Topic, keys: &[EventKey], patience: Duration) -> Claim {
         let waiting = async {
             loop {
                 let decided = self.0.decided.notified();
                 tokio::pin!(decided);
                 decided.as_mut().enable();
-                if let Some((positions, claimed)) = self.try_claim(keys) {
+                if let Some((positions, claimed)) = self.try_claim(topic.dedup_window(), keys) {
                     return Claim::Granted(positions, claimed);
                 }
                 decided.await;
@@ -133,27 +162,30 @@ impl Deduplicator {
     }
 
     #[expect(clippy::type_complexity, reason = "positions and the claim")]
-    fn try_claim(&self, keys: &[EventKey]) -> Option<(Vec<Option<(PartitionId, Offset)>>, Claimed)> {
+    fn try_claim(
+        &self,
+        window: Duration,
+        keys: &[EventKey],
+    ) -> Option<(Vec<Option<(PartitionId, Offset)>>, Claimed)> {
         let now = self.0.clock.now().0;
-        let horizon = now.saturating_sub(millis(self.0.window));
+        let horizon = now.saturating_sub(millis(window));
         let mut state = self.0.state.lock();
-        let on_its_way = |entry: Option<&Entry>| matches!(entry, Some(Entry::Claimed(since)) if now.saturating_sub(*since) < millis(CLAIM_FOR));
-        if keys.iter().any(|key| on_its_way(state.entries.get(key))) {
+        state.sweep(now);
+        let claimed = |since: &u64| now.saturating_sub(*since) < millis(CLAIM_FOR);
+        if keys.iter().any(|key| state.claims.get(key).is_some_and(claimed)) {
             return None;
         }
         let mut mine: Vec<EventKey> = Vec::new();
         let mut positions = Vec::with_capacity(keys.len());
         for key in keys {
-            positions.push(match state.entries.get(key) {
-                Some(Entry::Stored { partition, offset, at }) if *at >= horizon => {
-                    Some((*partition, *offset))
-                }
+            positions.push(match state.stored.get(key) {
+                Some(stored) if stored.at >= horizon => Some((stored.partition, stored.offset)),
                 // The same event twice in one batch: the second has no place of its own.
-                Some(Entry::Claimed(since)) if *since == now && mine.contains(key) => {
+                _ if state.claims.get(key) == Some(&now) && mine.contains(key) => {
                     Some((PartitionId(u32::MAX), Offset(u64::MAX)))
                 }
-                Some(Entry::Stored { .. } | Entry::Claimed(_)) | None => {
-                    state.entries.insert(*key, Entry::Claimed(now));
+                _ => {
+                    state.claims.insert(*key, now);
                     mine.push(*key);
                     None
                 }
@@ -170,9 +202,7 @@ impl Deduplicator {
         }
         let mut state = self.0.state.lock();
         for key in keys {
-            if matches!(state.entries.get(key), Some(Entry::Claimed(_))) {
-                state.entries.remove(key);
-            }
+            state.claims.remove(key);
         }
         drop(state);
         self.0.decided.notify_waiters();
@@ -180,52 +210,76 @@ impl Deduplicator {
 
     /// The log stored them.
     pub(crate) fn stored(&self, partition: &Partition, records: &[Arc<LogRecord>]) {
-        if partition.topic().is_dead_letter() {
+        let window = partition.dedup_window_ms();
+        if window == 0 || partition.topic().is_dead_letter() {
             return;
         }
-        let horizon = self.0.clock.now().0.saturating_sub(millis(self.0.window));
-        let mut state = self.0.state.lock();
+        let now = self.0.clock.now().0;
+        let mut guard = self.0.state.lock();
+        let state = &mut *guard;
+        state.sweep(now);
         for record in records {
-            let at = record.record().accepted_at_ms;
-            let key = EventKey::of(partition, &record.record().event);
+            let event = &record.record().event;
             // A replayed dead letter has its event's name and does not stand in its way.
-            if record.record().event.attribute("emreplaygroup").is_some() {
+            if event.attribute("emreplaygroup").is_some() {
                 continue;
             }
-            let entry = Entry::Stored { partition: partition.id(), offset: record.offset(), at };
-            state.entries.insert(key, entry);
-            state.order.push_back((at, key));
+            let key = EventKey::of(partition, event);
+            let stored = Stored {
+                partition: partition.id(),
+                kept_ms: u32::try_from(window).unwrap_or(u32::MAX),
+                offset: record.offset(),
+                at: record.record().accepted_at_ms,
+            };
+            state.claims.remove(&key);
+            match state.stored.get(&key) {
+                // Read back while it is stored again: the newer one stands.
+                Some(newer) if newer.at > stored.at => continue,
+                Some(older) => state.by_end.remove(&(older.until(), key)),
+                None => false,
+            };
+            state.stored.insert(key, stored);
+            state.by_end.insert((stored.until(), key));
         }
-        while let Some((at, key)) = state.order.front().copied() {
-            let over = state.order.len() > self.0.most;
-            if at >= horizon && !over {
+        while let Some(&(until, key)) = state.by_end.first() {
+            let ended = until < now;
+            if !ended && state.by_end.len() <= self.0.most {
                 break;
             }
-            state.order.pop_front();
-            if matches!(state.entries.get(&key), Some(Entry::Stored { at: stored, .. }) if *stored == at) {
-                state.entries.remove(&key);
-                self.0.forgotten.inc_by(u64::from(at >= horizon));
-            }
+            state.by_end.pop_first();
+            state.stored.remove(&key);
+            self.0.forgotten.inc_by(u64::from(!ended));
         }
-        drop(state);
+        drop(guard);
         self.0.decided.notify_waiters();
     }
 
-    /// Reads back what the log stored within the window. Blocks; for boot.
-    pub(crate) fn load(&self, plugin: &dyn StoragePlugin, storage: &Storage) -> Result<usize, BackendError> {
-        let from = self.0.clock.now().minus(self.0.window);
-        for topic in storage.topics() {
-            for partition in topic.partitions().iter() {
-                let mut next = plugin.offset_at(partition, from)?;
-                loop {
-                    let records = plugin.read(partition, next, CHUNK)?;
-                    let Some(last) = records.last() else { break };
-                    next = Offset(last.offset().0 + 1);
-                    self.stored(partition, &records);
-                }
+    /// Reads back what the log stored within a topic's window. Blocks.
+    pub(crate) fn load(&self, plugin: &dyn StoragePlugin, topic: &Topic) -> Result<(), BackendError> {
+        if topic.dedup_window().is_zero() || topic.name().is_dead_letter() {
+            return Ok(());
+        }
+        let from = self.0.clock.now().minus(topic.dedup_window());
+        for partition in topic.partitions().iter() {
+            let mut next = plugin.offset_at(partition, from)?;
+            loop {
+                let records = plugin.read(partition, next, CHUNK)?;
+                let Some(last) = records.last() else { break };
+                next = Offset(last.offset().0 + 1);
+                self.stored(partition, &records);
             }
         }
-        Ok(self.0.state.lock().entries.len())
+        Ok(())
+    }
+
+    /// How many stored events it knows.
+    pub fn known(&self) -> usize {
+        self.0.state.lock().stored.len()
+    }
+
+    /// How many events are on their way to the log, as far as it knows.
+    pub fn on_their_way(&self) -> usize {
+        self.0.state.lock().claims.len()
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
-    StoragePlugin, TopicInfo,
+    StoragePlugin, TopicInfo, TopicSettings,
 };
 
 /// What happens to the next operation.
@@ -21,6 +21,8 @@ pub enum Fault {
     LoseAnswer,
     /// It never answers.
     Hang,
+    /// The thread that asks for it panics.
+    Panic,
 }
 
 /// A driver with a script of faults for appends and one for reads.
@@ -61,8 +63,17 @@ impl StoragePlugin for Faulty {
         self.inner.topics()
     }
 
-    fn create_topic(&self, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError> {
-        self.inner.create_topic(name, partitions)
+    fn create_topic(
+        &self,
+        name: &TopicName,
+        partitions: u32,
+        settings: &TopicSettings,
+    ) -> Result<CreateTopic, BackendError> {
+        self.inner.create_topic(name, partitions, settings)
+    }
+
+    fn set_topic(&self, name: &TopicName, settings: &TopicSettings) -> Result<bool, BackendError> {
+        self.inner.set_topic(name, settings)
     }
 
     fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {
@@ -81,6 +92,7 @@ impl StoragePlugin for Faulty {
                 drop(self.inner.append(items));
                 Append::Now(Err(Self::error(BackendErrorKind::Unavailable, "appending")))
             }
+            Some(Fault::Panic) => panic!("by order of the test"),
             Some(Fault::Hang) => {
                 let (never, answer) = oneshot::channel();
                 self.hanging.lock().push(never);
@@ -98,6 +110,7 @@ impl StoragePlugin for Faulty {
         match self.reads.lock().pop_front() {
             None => self.inner.read(partition, from, limit),
             Some(Fault::Fail(kind)) => Err(Self::error(kind, "reading")),
+            Some(Fault::Panic) => panic!("by order of the test"),
             Some(Fault::LoseAnswer | Fault::Hang) => {
                 Err(Self::error(BackendErrorKind::Unavailable, "reading"))
             }

@@ -17,7 +17,8 @@ use parking_lot::RwLock;
 
 use crate::{
     Append, AppendItem, Cached, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
-    StoragePlugin, Tail, Topic, Watermark, cold::ColdBudget, dedup::Deduplicator, signals::StorageSignals,
+    SettingsChange, StoragePlugin, Tail, Topic, TopicInfo, TopicRules, TopicSettings, Watermark,
+    cold::ColdBudget, dedup::Deduplicator, signals::StorageSignals,
 };
 
 /// Told of every append, by topic and number of records, from the thread that made it. Must be quick.
@@ -36,6 +37,8 @@ pub struct StorageLimits {
     pub partitions: u32,
     /// How many topics there may be.
     pub topics: usize,
+    /// What holds for a topic that sets nothing.
+    pub rules: TopicRules,
 }
 
 /// Why a topic could not be used.
@@ -72,6 +75,7 @@ struct Inner {
     signals: StorageSignals,
     cold: ColdBudget,
     corrupt: AtomicU64,
+    dedup: OnceLock<Deduplicator>,
 }
 
 /// Where a tail cache announces appends before the handle that listens exists.
@@ -105,7 +109,8 @@ impl Storage {
         watermark: Option<Arc<Watermark>>,
         signals: &Signals,
     ) -> Result<Self, BackendError> {
-        let topics = plugin.topics()?.iter().map(|info| (info.name.clone(), Topic::new(info))).collect();
+        let topic = |info: &TopicInfo| (info.name.clone(), Topic::new(info, limits.rules));
+        let topics = plugin.topics()?.iter().map(topic).collect();
         Ok(Self(Arc::new(Inner {
             plugin,
             tail,
@@ -116,6 +121,7 @@ impl Storage {
             signals: StorageSignals::new(signals),
             cold: ColdBudget::new(COLD_BYTES),
             corrupt: AtomicU64::new(0),
+            dedup: OnceLock::new(),
         })))
     }
 
@@ -151,6 +157,20 @@ impl Storage {
         if !create {
             return Err(TopicError::Unknown(name.clone()));
         }
+        self.create_topic(name, partitions, TopicSettings::default()).await
+    }
+
+    /// The topic of that name, made with `partitions` (default: the limit's) and these settings when there is
+    /// none. Durable when it returns.
+    ///
+    /// # Errors
+    /// See [`TopicError`].
+    pub async fn create_topic(
+        &self,
+        name: &TopicName,
+        partitions: Option<u32>,
+        settings: TopicSettings,
+    ) -> Result<Arc<Topic>, TopicError> {
         let _one_at_a_time = self.0.creating.lock().await;
         if let Some(topic) = self.topic(name) {
             return Ok(topic);
@@ -161,13 +181,59 @@ impl Storage {
         let partitions = partitions.unwrap_or(self.0.limits.partitions);
         let asked = name.clone();
         let created = self
-            .blocking("creating a topic", move |plugin| plugin.create_topic(&asked, partitions))
+            .blocking("creating a topic", move |plugin| plugin.create_topic(&asked, partitions, &settings))
             .await
             .map_err(|source| TopicError::Backend { topic: name.clone(), source })?;
         let (CreateTopic::Created(info) | CreateTopic::AlreadyThere(info)) = created;
-        let topic = Topic::new(&info);
+        let topic = Topic::new(&info, self.0.limits.rules);
         self.0.topics.write().insert(name.clone(), topic.clone());
         Ok(topic)
+    }
+
+    /// Changes settings of a topic; durable when it returns. A deduplication window that became longer knows what
+    /// was stored before: the log is read back that far.
+    ///
+    /// # Errors
+    /// [`TopicError::Unknown`] when there is none of that name; [`TopicError::Backend`] when the log failed:
+    /// then the settings may be stored, and asking again settles it.
+    pub async fn change_topic(
+        &self,
+        name: &TopicName,
+        change: &SettingsChange,
+    ) -> Result<Arc<Topic>, TopicError> {
+        let _one_at_a_time = self.0.creating.lock().await;
+        let unknown = || TopicError::Unknown(name.clone());
+        let topic = self.topic(name).ok_or_else(unknown)?;
+        let (old, window) = (topic.settings(), topic.dedup_window());
+        let new = old.changed(change);
+        if new == old {
+            return Ok(topic);
+        }
+        let failed = |source| TopicError::Backend { topic: name.clone(), source };
+        let asked = name.clone();
+        let there = self
+            .blocking("changing a topic", move |plugin| plugin.set_topic(&asked, &new))
+            .await
+            .map_err(failed)?;
+        if !there {
+            return Err(unknown());
+        }
+        topic.set(new);
+        if let Some(index) = self.0.dedup.get().filter(|_| topic.dedup_window() > window) {
+            let (index, of) = (index.clone(), topic.clone());
+            let read = self.blocking("reading a window", move |plugin| index.load(plugin, &of)).await;
+            // Seen as unchanged it would not be read again.
+            read.inspect_err(|_| topic.set(old)).map_err(failed)?;
+        }
+        Ok(topic)
+    }
+
+    /// What holds for a topic, with the bytes that 20 % of the volume are.
+    pub fn rules(&self, topic: &Topic) -> TopicRules {
+        let mut rules = topic.rules();
+        let volume = || self.watermark().map(|watermark| watermark.total_bytes() / 5);
+        rules.backlog_max_bytes = rules.backlog_max_bytes.or_else(volume);
+        rules
     }
 
     /// Gives a topic `partitions` in all, when it has fewer; the new ones are empty. Durable when it returns.
@@ -372,9 +438,12 @@ impl Announcements {
     /// # Panics
     /// When there is an index already.
     pub fn deduplicate(&self, storage: &Storage, index: &Deduplicator) -> Result<usize, BackendError> {
-        let known = index.load(&*storage.0.plugin, storage)?;
+        for topic in storage.topics() {
+            index.load(&*storage.0.plugin, &topic)?;
+        }
         assert!(self.1.set(index.clone()).is_ok(), "one index a log");
-        Ok(known)
+        assert!(storage.0.dedup.set(index.clone()).is_ok(), "one index a log");
+        Ok(index.known())
     }
 
     /// Listens. Once; a second listener is refused.

@@ -16,6 +16,7 @@ mod handle;
 mod memory;
 mod plugin;
 mod record;
+mod rules;
 mod signals;
 mod tail;
 mod topic;
@@ -30,6 +31,7 @@ pub use plugin::{
     Retain, Retained, StoragePlugin, TopicInfo,
 };
 pub use record::LogRecord;
+pub use rules::{Change, SettingsChange, TopicRules, TopicSettings};
 pub use tail::Tail;
 pub use topic::{Cached, Partition, Topic};
 pub use watermark::Watermark;

@@ -17,7 +17,8 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Append, AppendItem, Appended, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount,
-    PartitionInfo, ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo, signals::StorageSignals,
+    PartitionInfo, ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo, TopicSettings,
+    signals::StorageSignals,
 };
 
 /// The bound a new in-memory log has: 256 MiB.
@@ -150,7 +151,12 @@ impl StoragePlugin for Memory {
         Ok(self.catalog.lock().topics.values().cloned().collect())
     }
 
-    fn create_topic(&self, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError> {
+    fn create_topic(
+        &self,
+        name: &TopicName,
+        partitions: u32,
+        settings: &TopicSettings,
+    ) -> Result<CreateTopic, BackendError> {
         let mut catalog = self.catalog.lock();
         if let Some(there) = catalog.topics.get(name) {
             return Ok(CreateTopic::AlreadyThere(there.clone()));
@@ -164,9 +170,17 @@ impl StoragePlugin for Memory {
             partitions: (first..first + partitions)
                 .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
                 .collect(),
+            settings: *settings,
         };
         catalog.topics.insert(name.clone(), info.clone());
         Ok(CreateTopic::Created(info))
+    }
+
+    fn set_topic(&self, name: &TopicName, settings: &TopicSettings) -> Result<bool, BackendError> {
+        let mut catalog = self.catalog.lock();
+        let Some(info) = catalog.topics.get_mut(name) else { return Ok(false) };
+        info.settings = *settings;
+        Ok(true)
     }
 
     fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {

@@ -11,7 +11,7 @@ use mesh_base::{BackendError, UnixMillis};
 use mesh_frame::{Event, Incarnation, Offset, TopicName};
 use tokio::sync::oneshot;
 
-use crate::{LogRecord, Partition};
+use crate::{LogRecord, Partition, TopicSettings};
 
 /// Whether a driver can tell how many partitions a topic has. Three different values on purpose: an
 /// unknown count is neither none nor all.
@@ -47,6 +47,8 @@ pub struct TopicInfo {
     pub incarnation: Incarnation,
     /// Its partitions, in order.
     pub partitions: Vec<PartitionInfo>,
+    /// What is set on it.
+    pub settings: TopicSettings,
 }
 
 /// A partition as its driver knows it.
@@ -136,11 +138,24 @@ pub trait StoragePlugin: Send + Sync + 'static {
     /// When the catalogue cannot be read.
     fn topics(&self) -> Result<Vec<TopicInfo>, BackendError>;
 
-    /// Makes a topic with that many partitions; durable before it returns.
+    /// Makes a topic with that many partitions and these settings, as one effect; durable before it returns.
+    /// One that is there stays as it is.
     ///
     /// # Errors
     /// When the catalogue cannot be written.
-    fn create_topic(&self, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError>;
+    fn create_topic(
+        &self,
+        name: &TopicName,
+        partitions: u32,
+        settings: &TopicSettings,
+    ) -> Result<CreateTopic, BackendError>;
+
+    /// Puts these settings in the place of a topic's; durable before it returns. `false`: there is no topic
+    /// of that name.
+    ///
+    /// # Errors
+    /// When the catalogue cannot be written; the topic then has the settings it had.
+    fn set_topic(&self, name: &TopicName, settings: &TopicSettings) -> Result<bool, BackendError>;
 
     /// Gives a topic that many partitions in all; those it has stay as they are, the new ones are empty and
     /// durable before it returns. A topic that has as many or more is left alone. `None`: there is no topic

@@ -1,14 +1,17 @@
 //! A topic and its partitions as the process shares them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use mesh_frame::{Incarnation, Offset, PartitionId, TopicName};
 use parking_lot::{Mutex, RwLock};
 
-use crate::{LogRecord, PartitionInfo, TopicInfo, cold::ColdChunks, tail::Ring};
+use crate::{LogRecord, PartitionInfo, TopicInfo, TopicRules, TopicSettings, cold::ColdChunks, tail::Ring};
 
 /// A topic of the log.
 #[derive(Debug)]
@@ -17,25 +20,58 @@ pub struct Topic {
     incarnation: Incarnation,
     partitions: RwLock<Arc<[Arc<Partition>]>>,
     turn: AtomicU64,
+    configured: TopicRules,
+    own: Mutex<TopicSettings>,
+    dedup_window_ms: Arc<AtomicU64>,
 }
 
 impl Topic {
-    pub(crate) fn new(info: &TopicInfo) -> Arc<Self> {
-        let partitions: Vec<Arc<Partition>> =
-            info.partitions.iter().enumerate().map(|(id, of)| Partition::new(info, id, of)).collect();
+    /// `configured`: what holds where the topic sets nothing.
+    pub(crate) fn new(info: &TopicInfo, configured: TopicRules) -> Arc<Self> {
+        let window = configured.with(&info.settings).dedup_window;
+        let window = Arc::new(AtomicU64::new(millis(window)));
+        let partition = |(id, of)| Partition::new(info, id, of, &window);
+        let partitions: Vec<Arc<Partition>> = info.partitions.iter().enumerate().map(partition).collect();
         Arc::new(Self {
             name: info.name.clone(),
             incarnation: info.incarnation,
             partitions: RwLock::new(partitions.into()),
             turn: AtomicU64::new(0),
+            configured,
+            own: Mutex::new(info.settings),
+            dedup_window_ms: window,
         })
+    }
+
+    /// What is set on it.
+    pub fn settings(&self) -> TopicSettings {
+        *self.own.lock()
+    }
+
+    /// What holds for it.
+    pub fn rules(&self) -> TopicRules {
+        self.configured.with(&self.own.lock())
+    }
+
+    /// Takes over settings that are stored.
+    pub(crate) fn set(&self, settings: TopicSettings) {
+        let mut own = self.own.lock();
+        *own = settings;
+        let window = self.configured.with(&own).dedup_window;
+        self.dedup_window_ms.store(millis(window), Ordering::Release);
+    }
+
+    /// How long an event is recognised when it is published again; zero: not at all.
+    pub fn dedup_window(&self) -> Duration {
+        Duration::from_millis(self.dedup_window_ms.load(Ordering::Acquire))
     }
 
     /// Takes in partitions that were added behind those it has. Gives the new ones.
     pub(crate) fn grow(&self, info: &TopicInfo) -> Vec<Arc<Partition>> {
         let mut partitions = self.partitions.write();
         let behind = info.partitions.iter().enumerate().skip(partitions.len());
-        let added: Vec<Arc<Partition>> = behind.map(|(id, of)| Partition::new(info, id, of)).collect();
+        let added: Vec<Arc<Partition>> =
+            behind.map(|(id, of)| Partition::new(info, id, of, &self.dedup_window_ms)).collect();
         if !added.is_empty() {
             *partitions = partitions.iter().chain(&added).cloned().collect();
         }
@@ -86,6 +122,7 @@ pub struct Partition {
     key: u32,
     start: AtomicU64,
     end: AtomicU64,
+    dedup_window_ms: Arc<AtomicU64>,
     pub(crate) ring: Mutex<Ring>,
     pub(crate) cold: Mutex<ColdChunks>,
     pub(crate) warming: tokio::sync::Mutex<()>,
@@ -103,7 +140,7 @@ pub enum Cached {
 }
 
 impl Partition {
-    fn new(topic: &TopicInfo, id: usize, of: &PartitionInfo) -> Arc<Self> {
+    fn new(topic: &TopicInfo, id: usize, of: &PartitionInfo, window: &Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
             topic: topic.name.clone(),
             incarnation: topic.incarnation,
@@ -111,6 +148,7 @@ impl Partition {
             key: of.key,
             start: AtomicU64::new(of.start.0),
             end: AtomicU64::new(of.end.0),
+            dedup_window_ms: window.clone(),
             ring: Mutex::new(Ring::default()),
             cold: Mutex::new(ColdChunks::default()),
             warming: tokio::sync::Mutex::new(()),
@@ -147,6 +185,11 @@ impl Partition {
         Offset(self.end.load(Ordering::Acquire))
     }
 
+    /// Its topic's window, in milliseconds.
+    pub(crate) fn dedup_window_ms(&self) -> u64 {
+        self.dedup_window_ms.load(Ordering::Acquire)
+    }
+
     pub(crate) fn raise_start(&self, to: Offset) {
         self.start.fetch_max(to.0, Ordering::AcqRel);
     }
@@ -171,4 +214,8 @@ impl Partition {
         }
         self.cold.lock().from(from, most, out).unwrap_or(Cached::Cold)
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

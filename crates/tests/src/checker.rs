@@ -5,8 +5,13 @@
 
 mod cursors;
 mod dead;
+mod dedup;
+mod deletions;
+mod drops;
 mod ends;
 mod index;
+mod nacks;
+mod operations;
 mod order;
 mod positions;
 #[cfg(test)]
@@ -44,6 +49,36 @@ pub enum Rule {
     Changed,
     /// Two events have one position, or one event two.
     PositionReused,
+    /// A copy, or an event that a seek made due anew, did not begin at attempt 1.
+    AttemptsKept,
+    /// An event came twice to a group that acknowledges by itself.
+    CameTwice,
+    /// What was given back came with the attempt it had.
+    NackUncounted,
+    /// What was given back came before its delay was over.
+    NackedTooEarly,
+    /// A reject was answered 200 and there is no dead letter.
+    RejectLost,
+    /// A replay that took every dead letter left one.
+    ReplayLeftIt,
+    /// More copies of an event came than kills explain.
+    ReplayedTwice,
+    /// A replayed copy came to another group, or out of nothing.
+    CopyMisdelivered,
+    /// An id from before a seek was answered as a live one.
+    VoidIdAnswered,
+    /// What an operator was answered was undone later.
+    Forgotten,
+    /// An event came from a log that had been deleted.
+    CameFromTheDeleted,
+    /// The backlog limits dropped something although nothing was beyond them.
+    DroppedWithinLimits,
+    /// The backlog limits dropped something and did not count it.
+    DropUncounted,
+    /// An event that was published twice was stored twice.
+    StoredTwice,
+    /// A publish was answered as a duplicate of nothing.
+    DuplicateOfNone,
 }
 
 /// One broken rule.
@@ -72,27 +107,56 @@ impl Violation {
                 _ => None,
             })
             .collect();
+        let topics: BTreeSet<&str> = facts
+            .iter()
+            .filter_map(|fact| match fact {
+                Fact::PublishSent { event: of, topic, .. } if of == event => Some(topic.as_str()),
+                _ => None,
+            })
+            .collect();
         let concerns = |fact: &Fact| match fact {
             Fact::PublishSent { event: of, .. }
             | Fact::Published { event: of, .. }
             | Fact::Delivered { event: of, .. } => of == event,
-            Fact::AckSent { delivery } | Fact::AckAnswered { delivery, .. } => {
-                deliveries.contains(delivery.as_str())
+            Fact::AckSent { delivery }
+            | Fact::AckAnswered { delivery, .. }
+            | Fact::VerbSent { delivery, .. } => deliveries.contains(delivery.as_str()),
+            Fact::VerbAnswered { sent, .. } => {
+                matches!(&facts[sent.0], Fact::VerbSent { delivery, .. } if deliveries.contains(delivery.as_str()))
             }
             Fact::Browsed { rows, .. } => rows.iter().any(|row| row.event == event),
-            Fact::Subscribed { .. } | Fact::Cursor { .. } => false,
-            Fact::Note(_) => true,
+            // What operators do to the event's topic.
+            Fact::SeekSent { topic, .. } | Fact::ReplaySent { topic } | Fact::DeleteSent { topic, .. } => {
+                topics.contains(topic.as_str())
+            }
+            Fact::SeekAnswered { sent, .. }
+            | Fact::ReplayAnswered { sent, .. }
+            | Fact::DeleteAnswered { sent, .. } => match &facts[sent.0] {
+                Fact::SeekSent { topic, .. }
+                | Fact::ReplaySent { topic }
+                | Fact::DeleteSent { topic, .. } => topics.contains(topic.as_str()),
+                _ => false,
+            },
+            Fact::Subscribed { .. }
+            | Fact::Cursor { .. }
+            | Fact::Generation { .. }
+            | Fact::Described { .. }
+            | Fact::Dropped { .. }
+            | Fact::StreamClosed
+            | Fact::Limited { .. } => false,
+            Fact::Killed | Fact::Note(_) => true,
         };
         let mut text = format!("{:?}: {event} {}\n", self.rule, self.detail);
         for (moment, fact) in facts.iter().enumerate().filter(|(_, fact)| concerns(fact)) {
             // Of a browse only the row matters.
             let shown = match fact {
-                Fact::Browsed { topic, rows } => {
+                Fact::Browsed { asked, topic, rows } => {
                     let rows: Vec<_> = rows.iter().filter(|row| row.event == event).collect();
-                    format!("Browsed {topic}: {rows:?}")
+                    format!("Browsed {topic}, asked at {}: {rows:?}", asked.0)
                 }
                 other => format!("{other:?}"),
             };
+            let shown: String = shown.chars().take(600).collect();
             text.push_str(&format!("    {moment}: {shown}\n"));
         }
         text
@@ -105,9 +169,14 @@ pub fn check(facts: &[Fact]) -> Vec<Violation> {
     let mut violations = Vec::new();
     ends::check(&index, &mut violations);
     dead::check(facts, &index, &mut violations);
+    dead::misdelivered(facts, &mut violations);
     order::check(facts, &index, &mut violations);
-    cursors::check(facts, &mut violations);
+    cursors::check(facts, &index, &mut violations);
     positions::check(facts, &index, &mut violations);
+    nacks::check(&index, &mut violations);
+    dedup::check(&index, &mut violations);
+    deletions::check(&index, &mut violations);
+    drops::check(facts, &index, &mut violations);
     violations
 }
 
@@ -117,4 +186,5 @@ struct Handed {
     asked: Moment,
     received: Moment,
     attempt: u32,
+    at_ms: u64,
 }

@@ -8,7 +8,7 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use crate::{Delivery, Http, Reply, Subscribe, TOKEN, http::PATIENCE};
+use crate::{Delivery, EventStream, Http, Reply, Subscribe, TOKEN, http::PATIENCE};
 
 /// The media type of one event.
 const EVENT: &str = "application/cloudevents+json";
@@ -162,6 +162,18 @@ impl Client {
         self.poll_reply(client, max, timeout_ms).await?.expect(200)?.read()
     }
 
+    /// Opens a stream.
+    ///
+    /// # Errors
+    /// When there is no answer, or another than 200.
+    pub async fn stream(&self, client: &str) -> Result<EventStream> {
+        let uri = format!("http://127.0.0.1:{}/events/stream?clientId={}", self.traffic, encode(client));
+        let request = Request::get(uri).body(Full::default()).context("the test made an illegal request")?;
+        let answer = self.http.open(request, PATIENCE).await?;
+        ensure!(answer.status() == 200, "a stream of {client} was answered {}", answer.status());
+        Ok(EventStream::new(answer.into_body()))
+    }
+
     /// Polls until `count` deliveries have come.
     ///
     /// # Errors
@@ -303,7 +315,7 @@ impl Client {
 }
 
 /// A value for a query: everything but letters, digits and `-._~` percent-encoded.
-fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

@@ -3,13 +3,16 @@
 //! A request is recorded before it is sent and again when it is answered, so that the record never claims more
 //! than the test can know: what was answered before something else was asked happened before it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// A place in a history. Smaller is earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub usize);
 
-/// How an acknowledgement was answered.
+/// How an acknowledgement, a nack or a reject was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckAnswer {
     /// Done.
@@ -18,6 +21,29 @@ pub enum AckAnswer {
     Unknown,
     /// It could not be recorded; the delivery stays.
     Refused,
+}
+
+/// A verb about a delivery that does not finish it well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Given back for another attempt.
+    Nack {
+        /// Not before so many milliseconds; without it the group's backoff holds.
+        delay_ms: Option<u64>,
+    },
+    /// Made a dead letter.
+    Reject,
+}
+
+/// Where a seek goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    /// The beginning of every partition.
+    Earliest,
+    /// The end of every partition, whatever that is at the moment.
+    Latest,
+    /// These offsets; partitions that are not named stay where they are.
+    Offsets(BTreeMap<u32, u64>),
 }
 
 /// A row of the dead letters.
@@ -42,8 +68,10 @@ pub enum Fact {
         topic: String,
         /// The group.
         group: String,
+        /// Whether the group acknowledges by itself: at most once.
+        auto: bool,
     },
-    /// A publish is about to be sent.
+    /// A publish is about to be sent; for an event that was sent before, once more.
     PublishSent {
         /// The event's id.
         event: String,
@@ -56,15 +84,23 @@ pub enum Fact {
     },
     /// A publish was answered 202.
     Published {
+        /// When it was sent.
+        sent: Moment,
         /// The event's id.
         event: String,
         /// Partition and offset, if they were answered.
         position: Option<(u32, u64)>,
+        /// Whether it was answered as one that had been stored before; `None`: the answer does not say.
+        duplicate: Option<bool>,
     },
     /// A delivery was received.
     Delivered {
-        /// When the poll was sent.
+        /// When the poll was sent, or the stream opened.
         asked: Moment,
+        /// Over which stream, if it was one: on it, deliveries of a group come in the order of their hand-out.
+        stream: Option<u64>,
+        /// When it was received, in milliseconds of the clock on the wall.
+        at_ms: u64,
         /// Who polled.
         client: String,
         /// The delivery's id.
@@ -83,6 +119,8 @@ pub enum Fact {
         offset: u64,
         /// Which attempt.
         attempt: u32,
+        /// Of a replayed copy: the group it is for, as the event says it.
+        copy_for: Option<String>,
     },
     /// An acknowledgement is about to be sent.
     AckSent {
@@ -98,8 +136,108 @@ pub enum Fact {
         /// How.
         answer: AckAnswer,
     },
+    /// A nack or a reject is about to be sent.
+    VerbSent {
+        /// Which.
+        verb: Verb,
+        /// The delivery's id.
+        delivery: String,
+        /// When, in milliseconds of the clock on the wall.
+        at_ms: u64,
+    },
+    /// A nack or a reject was answered.
+    VerbAnswered {
+        /// When it was sent.
+        sent: Moment,
+        /// How.
+        answer: AckAnswer,
+    },
+    /// A seek is about to be sent.
+    SeekSent {
+        /// The topic.
+        topic: String,
+        /// The group.
+        group: String,
+        /// Where to.
+        to: SeekTo,
+    },
+    /// A seek was answered 200.
+    SeekAnswered {
+        /// When it was sent.
+        sent: Moment,
+        /// The new generation.
+        generation: u64,
+        /// Where every partition goes on.
+        to: BTreeMap<u32, u64>,
+    },
+    /// Which generation a group has.
+    Generation {
+        /// When it was asked.
+        asked: Moment,
+        /// The topic.
+        topic: String,
+        /// The group.
+        group: String,
+        /// The generation.
+        generation: u64,
+    },
+    /// A replay of all dead letters of a topic is about to be sent.
+    ReplaySent {
+        /// The topic.
+        topic: String,
+    },
+    /// A replay was answered.
+    ReplayAnswered {
+        /// When it was sent.
+        sent: Moment,
+        /// How many went; `None`: it ended before it was through.
+        replayed: Option<u64>,
+    },
+    /// The deletion of a topic with its groups is about to be sent.
+    DeleteSent {
+        /// The topic.
+        topic: String,
+        /// Whether its dead letters go too.
+        letters: bool,
+    },
+    /// A deletion was answered.
+    DeleteAnswered {
+        /// When it was sent.
+        sent: Moment,
+        /// Whether the topic was there and is gone; else there was none.
+        done: bool,
+    },
+    /// A topic as it is.
+    Described {
+        /// When it was asked.
+        asked: Moment,
+        /// The topic.
+        topic: String,
+        /// Which log of that name; `None`: there is none.
+        incarnation: Option<String>,
+        /// The lowest offset that may still be there, by partition.
+        starts: BTreeMap<u32, u64>,
+    },
+    /// How many events the backlog limits have dropped since the process started.
+    Dropped {
+        /// When it was asked.
+        asked: Moment,
+        /// How many.
+        count: u64,
+    },
+    /// From now on a topic is kept to so many bytes, in equal parts by partition.
+    Limited {
+        /// How many.
+        bytes: u64,
+    },
+    /// A client closed a stream: what was written to it may be lost on the way.
+    StreamClosed,
+    /// The process was killed: no request sent before is under way any more.
+    Killed,
     /// The dead letters of a topic, all of them.
     Browsed {
+        /// When they were asked for.
+        asked: Moment,
         /// The topic.
         topic: String,
         /// Its rows.
@@ -159,9 +297,22 @@ impl History {
         let facts = self.facts();
         let violations = crate::check(&facts);
         if !violations.is_empty() {
-            let shown: Vec<String> =
-                violations.iter().take(8).map(|violation| violation.explain(&facts)).collect();
-            panic!("{about}: {} violations in {} facts\n{}", violations.len(), facts.len(), shown.join("\n"));
+            // A few of each rule: the first broken one may have broken the others.
+            let mut counts = BTreeMap::new();
+            let mut shown = Vec::new();
+            for violation in &violations {
+                let count = counts.entry(violation.rule).or_insert(0);
+                *count += 1;
+                if *count <= 3 {
+                    shown.push(violation.explain(&facts));
+                }
+            }
+            // The whole record beside, for what concerns more than one event.
+            let whole = std::env::temp_dir().join(format!("mesh-record-{}.txt", std::process::id()));
+            let lines = facts.iter().enumerate().map(|(moment, fact)| format!("{moment}: {fact:?}\n"));
+            let kept = std::fs::write(&whole, lines.collect::<String>());
+            shown.push(format!("the whole record: {} ({kept:?})", whole.display()));
+            panic!("{about}: {counts:?} in {} facts\n{}", facts.len(), shown.join("\n"));
         }
     }
 }

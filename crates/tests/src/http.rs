@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
@@ -100,6 +101,18 @@ impl Http {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         Self(Client::builder(TokioExecutor::new()).build(connector))
+    }
+
+    /// Sends a request and reads the head of the answer.
+    ///
+    /// # Errors
+    /// When there is no answer within `most`.
+    pub async fn open(&self, request: Request<Full<Bytes>>, most: Duration) -> Result<Response<Incoming>> {
+        let what = format!("{} {}", request.method(), request.uri().path());
+        tokio::time::timeout(most, self.0.request(request))
+            .await
+            .with_context(|| format!("{what} had no answer within {most:?}"))?
+            .with_context(|| format!("{what} had no answer"))
     }
 
     /// Sends a request and reads the whole answer.

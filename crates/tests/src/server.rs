@@ -37,6 +37,7 @@ pub struct Server {
     keys: BTreeMap<String, String>,
     environment: BTreeMap<String, String>,
     open_files: Option<u32>,
+    token: bool,
     ports: (u16, u16),
     child: Option<Child>,
 }
@@ -56,6 +57,7 @@ impl Server {
             keys: BTreeMap::new(),
             environment: BTreeMap::new(),
             open_files: None,
+            token: true,
             ports: (0, 0),
             child: None,
         })
@@ -89,6 +91,13 @@ impl Server {
         self
     }
 
+    /// The same without an admin token.
+    #[must_use]
+    pub fn without_token(mut self) -> Self {
+        self.token = false;
+        self
+    }
+
     /// Starts the process and waits for nothing. Its ports are new ones.
     ///
     /// # Errors
@@ -101,8 +110,8 @@ impl Server {
             format!("-Deventmesh.data.dir={}", self.data.display()),
             format!("-Deventmesh.http.port={}", self.ports.0),
             format!("-Deventmesh.admin.port={}", self.ports.1),
-            format!("-Deventmesh.admin.token={TOKEN}"),
         ];
+        arguments.extend(self.token.then(|| format!("-Deventmesh.admin.token={TOKEN}")));
         arguments.extend(self.keys.iter().map(|(key, value)| format!("-D{key}={value}")));
         let binary = binary();
         let mut command = match self.open_files {
@@ -160,6 +169,16 @@ impl Server {
     /// The process id while there is a process.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    /// Resident memory of the process in KiB.
+    ///
+    /// # Errors
+    /// When there is no process.
+    pub fn resident_kib(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid().context("it runs")?))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).context("VmRSS")?;
+        Ok(line.split_whitespace().nth(1).context("a number")?.parse()?)
     }
 
     /// The data directory.

@@ -8,7 +8,7 @@ use mesh_ingress::{
 };
 use serde_json::{Value, json};
 
-use crate::{Needs, Route, topics::PARTITIONS};
+use crate::{Needs, Route, topic_settings, topics::PARTITIONS};
 
 /// What every route behind the token can answer.
 const GUARDED: &[E] = &[E::InvalidArgument, E::Unauthenticated, E::Forbidden, E::AdminLocked, E::NotReady];
@@ -201,16 +201,21 @@ fn make_topic(route: &Route) -> Described {
     ]
     .concat();
     let (partitions, range) = of_range(PARTITIONS);
+    let [settings, own] = topic_settings::shown();
     let made = with_optional(
-        [("topic", component("Topic")), ("partitions", count())],
+        [("topic", component("Topic")), ("partitions", count()), settings, own],
         [("added", count()), ("warning", text())],
     );
+    let [retention, backlog, dedup] = topic_settings::asked();
     new(route, "makeTopic", &errors)
         .body([(
             "application/json",
-            with_optional([("topic", component("ClientTopic"))], [(partitions.as_str(), range)]),
+            with_optional(
+                [("topic", component("ClientTopic"))],
+                [(partitions.as_str(), range), retention, backlog, dedup],
+            ),
         )])
-        .json(200, "It was there, perhaps with fewer partitions.", &made)
+        .json(200, "It was there, perhaps with fewer partitions or other settings.", &made)
         .json(201, "It was made.", &made)
 }
 

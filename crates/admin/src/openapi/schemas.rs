@@ -4,8 +4,11 @@ use mesh_gate::TopicRate;
 use mesh_ingress::openapi::parts::{component, count, digits, list, object, one_of, with_optional};
 use serde_json::{Map, Value, json};
 
+use crate::topic_settings;
+
 /// Every schema by its name.
 pub(super) fn all() -> Map<String, Value> {
+    let [settings, own] = topic_settings::shown();
     let schemas = [
         ("Health", health()),
         ("Metrics", metrics()),
@@ -33,6 +36,8 @@ pub(super) fn all() -> Map<String, Value> {
                 ("partitions", count()),
                 ("groups", count()),
                 ("deadLetterTopic", json!({"type": "boolean"})),
+                settings,
+                own,
             ]),
         ),
         (
@@ -58,6 +63,10 @@ pub(super) fn all() -> Map<String, Value> {
 
 fn text() -> Value {
     json!({"type": "string"})
+}
+
+fn time() -> Value {
+    json!({"type": "string", "format": "date-time"})
 }
 
 fn kind() -> Value {
@@ -108,6 +117,19 @@ fn dead_letter() -> Value {
         ("offset", digits()),
         ("reason", one_of(&["attempts_exhausted", "rejected"])),
         ("attempts", count()),
+        (
+            "lastError",
+            json!({
+                "type": "string",
+                "maxLength": 256,
+                "description": "Why the last attempt failed: what the client said, or `ack deadline passed`, \
+                                `stream closed`, `client left`, `nacked`, `rejected`; empty where an older release \
+                                recorded it.",
+            }),
+        ),
+        ("firstHandOut", time()),
+        ("lastHandOut", time()),
+        ("deadAt", time()),
         ("firstMs", count()),
         ("lastMs", count()),
         ("deadAtMs", count()),
@@ -118,7 +140,10 @@ fn dead_letter() -> Value {
 }
 
 fn topic_details() -> Value {
+    let [settings, own] = topic_settings::shown();
     object([
+        settings,
+        own,
         ("topic", component("Topic")),
         ("incarnation", digits()),
         (

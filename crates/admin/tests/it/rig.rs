@@ -20,7 +20,7 @@ use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, RateLimitStore, Writer},
 };
-use mesh_storage::{AppendItem, Memory, Storage, StorageLimits};
+use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, TopicRules};
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -66,7 +66,7 @@ impl Rig {
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(4 << 20);
         let log = Arc::new(Memory::new(clock, tail.clone(), &signals));
-        let limits = StorageLimits { partitions: 1, topics: 4 };
+        let limits = StorageLimits { partitions: 1, topics: 4, rules: TopicRules::default() };
         let storage = Storage::new(log, tail, limits, None, &Signals::new()).expect("topics");
         let path = folder.path().to_owned();
         let positions = Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions");

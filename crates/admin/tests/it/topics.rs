@@ -13,8 +13,14 @@ async fn a_topic_is_made_grown_described_and_deleted() {
     let rig = Rig::new().await;
     let post = |body| rig.ask("POST", "/admin/topics", body);
     let made = post(r#"{"topic":"t","partitions":2}"#).await;
-    assert_eq!(made, (201, json!({"topic": "t", "partitions": 2})));
-    assert_eq!(post(r#"{"topic":"t"}"#).await, (200, json!({"topic": "t", "partitions": 2})));
+    let settings = json!({
+        "retention": {"maxAgeMs": 604_800_000, "maxBytes": null},
+        "backlog": {"maxAgeMs": 1_209_600_000, "maxBytes": null},
+        "dedupWindowMs": 0,
+    });
+    let two = json!({"topic": "t", "partitions": 2, "settings": settings, "own": []});
+    assert_eq!(made, (201, two.clone()));
+    assert_eq!(post(r#"{"topic":"t"}"#).await, (200, two));
     let grown = post(r#"{"topic":"t","partitions":3}"#).await;
     assert_eq!((grown.0, &grown.1["partitions"], &grown.1["added"]), (200, &json!(3), &json!(1)));
     assert!(grown.1["warning"].as_str().is_some_and(|text| text.contains("key")));
@@ -29,8 +35,9 @@ async fn a_topic_is_made_grown_described_and_deleted() {
     assert!(first["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{first}");
     assert_eq!(topic["groups"], json!([{"tenant": "default", "group": "default", "kind": "lb"}]));
     let list = rig.ask("GET", "/admin/topics", "").await;
-    let row = json!([{"topic": "t", "partitions": 3, "groups": 1, "deadLetterTopic": false}]);
-    assert_eq!(list, (200, row));
+    let row = json!({"topic": "t", "partitions": 3, "groups": 1, "deadLetterTopic": false,
+        "settings": settings, "own": []});
+    assert_eq!(list, (200, json!([row])));
     let refused = rig.refused("DELETE", "/admin/topics/t", "").await;
     assert_eq!(refused, (409, "groups_exist".to_owned()));
     let deleted = rig.ask("DELETE", "/admin/topics/t?force=true", "").await;
@@ -44,6 +51,71 @@ async fn a_topic_is_made_grown_described_and_deleted() {
         let (status, json) = rig.ask("GET", &format!("/admin/{empty}?topic=t"), "").await;
         assert!(status == 200 && (json == json!([]) || json == json!({})), "{empty}: {json}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_has_settings_of_its_own_until_they_are_given_back_or_it_is_deleted() {
+    let rig = Rig::new().await;
+    let post = |body| rig.ask("POST", "/admin/topics", body);
+    let (status, made) = post(
+        r#"{"topic":"t","retention":{"maxAgeMs":60000,"maxBytes":1048576},"backlog":{"maxAgeMs":0},"dedupWindowMs":1000}"#,
+    )
+    .await;
+    let settings = json!({
+        "retention": {"maxAgeMs": 60_000, "maxBytes": 1_048_576},
+        "backlog": {"maxAgeMs": 0, "maxBytes": null},
+        "dedupWindowMs": 1_000,
+    });
+    assert_eq!((status, &made["settings"]), (201, &settings));
+    let all = ["retention.maxAgeMs", "retention.maxBytes", "backlog.maxAgeMs", "dedupWindowMs"];
+    assert_eq!(made["own"], json!(all));
+    // What is not named stays; `null` gives back.
+    let (status, changed) =
+        post(r#"{"topic":"t","retention":{"maxAgeMs":null},"backlog":null,"dedupWindowMs":0}"#).await;
+    let settings = json!({
+        "retention": {"maxAgeMs": 604_800_000, "maxBytes": 1_048_576},
+        "backlog": {"maxAgeMs": 1_209_600_000, "maxBytes": null},
+        "dedupWindowMs": 0,
+    });
+    let own = json!(["retention.maxBytes", "dedupWindowMs"]);
+    assert_eq!((status, &changed["settings"], &changed["own"]), (200, &settings, &own));
+    for path in ["/admin/topics/t", "/admin/topics"] {
+        let (_, shown) = rig.ask("GET", path, "").await;
+        let shown = shown.get(0).unwrap_or(&shown);
+        assert_eq!((&shown["settings"], &shown["own"]), (&settings, &own), "{path}");
+    }
+    assert_eq!(rig.ask("DELETE", "/admin/topics/t", "").await.0, 200);
+    assert_eq!(post(r#"{"topic":"t"}"#).await.1["own"], json!([]));
+    for (body, range) in [
+        (
+            r#"{"topic":"t","retention":{"maxAgeMs":59999}}"#,
+            "`retention.maxAgeMs` must be a whole number from 60000 to 3153600000000",
+        ),
+        (
+            r#"{"topic":"t","retention":{"maxBytes":1}}"#,
+            "`retention.maxBytes` must be a whole number from 1048576 to 9007199254740991",
+        ),
+        (
+            r#"{"topic":"t","backlog":{"maxAgeMs":1}}"#,
+            "`backlog.maxAgeMs` must be 0 (for ever) or a whole number from 60000",
+        ),
+        (
+            r#"{"topic":"t","backlog":{"maxBytes":"2MiB"}}"#,
+            "`backlog.maxBytes` must be a whole number from 1048576",
+        ),
+        (r#"{"topic":"t","backlog":7}"#, "`backlog` must be an object, not a number"),
+        (r#"{"topic":"t","retention":{"maxBytes":2000000,"maxBytes":2000000}}"#, "`maxBytes` is given twice"),
+        (
+            r#"{"topic":"t","dedupWindowMs":86400001}"#,
+            "`dedupWindowMs` must be 0 (off) or a whole number from 1000 to 86400000",
+        ),
+        (r#"{"topic":"t","dedupWindowMs":1.5}"#, "`dedupWindowMs` must be 0 (off) or"),
+    ] {
+        let (status, refused) = post(body).await;
+        assert_eq!((status, &refused["error"]), (400, &json!("invalid_argument")), "{body}");
+        assert!(refused["message"].as_str().is_some_and(|text| text.contains(range)), "{body}: {refused}");
+    }
+    assert_eq!(post(r#"{"topic":"t"}"#).await.1["own"], json!([]), "nothing of it was done");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use futures_util::StreamExt;
 use mesh_client::{
     AckTotals, Acker, AckerSettings, Client, Error, OutgoingEvent, RetryPolicy, RetryPublish, Settled,
 };
@@ -213,4 +214,42 @@ fn what_cannot_be_used_is_refused_before_anything_is_sent() {
     let refused = Client::builder("http://localhost").credential("a\nb").build();
     assert!(matches!(refused, Err(Error::Credential)), "{refused:?}");
     assert!(matches!(OutgoingEvent::new("", "/s", "t").check(), Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn a_stream_of_futures_goes_on_over_trouble_and_ends_with_what_no_try_helps() -> Result<()> {
+    const UNREADABLE_AND_ONE: &str = concat!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
+        "data: {\"deliveryId\":7}\n\n",
+        r#"data: {"deliveryId":"a","event":{"specversion":"1.0","id":"1","source":"/s","type":"t"},"attempt":1,"topic":"t","group":"g","partition":0,"offset":"0","epoch":"1","lockedUntil":"x"}"#,
+        "\n\n"
+    );
+    const GONE: Step = Step::Answer(410, "", r#"{"error":"subscription_expired","message":"x"}"#);
+    let server = Scripted::new().await?;
+    let client = Client::builder(server.address()?).retry(quick()).build()?;
+    let all = client.stream("c").into_stream().collect::<Vec<_>>();
+    let script = [BUSY, Step::Raw(UNREADABLE_AND_ONE), GONE];
+    let (all, requests) = timeout(PATIENCE, async { tokio::join!(all, server.play(&script)) }).await?;
+    assert_eq!(requests?.len(), 3);
+    let [Err(Error::Answer(_)), Ok(delivery), Err(gone)] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((delivery.event.id(), gone.status()), ("1", Some(410)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_date_to_try_again_at_is_waited_for() -> Result<()> {
+    const BUSY_UNTIL: Step = Step::Answer(
+        503,
+        "date: Mon, 30 Nov 2026 14:22:30 GMT\r\nretry-after: Mon, 30 Nov 2026 14:22:31 GMT\r\n",
+        r#"{"error":"overloaded","message":"later"}"#,
+    );
+    let server = Scripted::new().await?;
+    let client = Client::builder(server.address()?).retry(quick()).build()?;
+    let start = Instant::now();
+    let script = [BUSY_UNTIL, ACKED];
+    let (settled, _) =
+        timeout(PATIENCE, async { tokio::join!(client.ack("d"), server.play(&script)) }).await?;
+    assert_eq!(settled?, Settled::Done);
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mesh_base::UnixMillis;
 use mesh_frame::Offset;
-use mesh_state::positions::{PositionBatch, Row, RowState};
+use mesh_state::positions::{LastError, PositionBatch, Row, RowState};
 use mesh_storage::{Cached, LogRecord};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -256,6 +256,7 @@ impl Take<'_> {
                     key,
                     member: 0,
                     epoch: self.terms.epoch,
+                    error: LastError::Unknown,
                 };
                 lane.entries
                     .insert(offset, Entry { row, phase: Phase::Waiting, durable: false, timer: None });
@@ -286,7 +287,7 @@ impl Take<'_> {
         row.at = locked_until;
         row.member = self.demand.member.0;
         row.epoch = self.terms.epoch;
-        let row = *row;
+        let row = row.clone();
         entry.phase = Phase::Handing;
         entry.durable = true;
         lane.set_timer(offset, None);
@@ -300,21 +301,17 @@ impl Take<'_> {
             for at in passed_over {
                 let entry = lane.entries.get_mut(&at).expect("found above");
                 entry.durable = true;
-                let row = entry.row;
+                let row = entry.row.clone();
                 lane.stage_put(&mut self.taken.batch, at, row);
             }
             let next = lane.next.max(offset + 1);
             lane.stage_next(&mut self.taken.batch, next);
         }
+        let (attempt, serial) = (row.attempt, row.serial);
         lane.stage_put(&mut self.taken.batch, offset, row);
         lane.occupy(offset, self.now);
         windows.add(self.demand.member);
-        self.taken.hand_outs.push(HandOut {
-            record: record.clone(),
-            attempt: row.attempt,
-            serial: row.serial,
-            locked_until,
-        });
+        self.taken.hand_outs.push(HandOut { record: record.clone(), attempt, serial, locked_until });
     }
 
     /// Stages the end of an entry that nobody gets. An entry the database does not know just goes.

@@ -10,7 +10,7 @@ use std::{
 
 use mesh_base::UnixMillis;
 use mesh_frame::Offset;
-use mesh_state::positions::{Cursor, EndReason, LaneKey, PositionBatch, Row, RowState};
+use mesh_state::positions::{Cursor, EndReason, LaneKey, LastError, PositionBatch, Row, RowState};
 
 use super::{Entry, Lane, Member, Phase, Terms, Windows, keys::Keys};
 
@@ -54,7 +54,10 @@ impl Lane {
 
     fn load_row(&mut self, offset: u64, mut row: Row, terms: &Terms, windows: &mut Windows, now: UnixMillis) {
         row.at = row.at.min(now.plus(LONGEST));
-        let mut entry = Entry { row, phase: Phase::Waiting, durable: true, timer: None };
+        if row.state == RowState::InFlight && row.by_stream {
+            row.error = LastError::StreamClosed;
+        }
+        let mut entry = Entry { row: row.clone(), phase: Phase::Waiting, durable: true, timer: None };
         match row.state {
             RowState::Waiting => {
                 self.entries.insert(offset, entry);

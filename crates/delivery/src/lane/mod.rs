@@ -202,7 +202,7 @@ enum Phase {
     Ending,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     row: Row,
     phase: Phase,
@@ -321,7 +321,7 @@ impl Lane {
         self.condemned.iter().filter_map(|offset| {
             let entry = self.entries.get(offset)?;
             match entry.phase {
-                Phase::Condemned(reason) => Some((Offset(*offset), reason, entry.row)),
+                Phase::Condemned(reason) => Some((Offset(*offset), reason, entry.row.clone())),
                 Phase::Waiting | Phase::Handing | Phase::Held | Phase::Ending => None,
             }
         })
@@ -396,7 +396,10 @@ impl Lane {
             None if due <= now => {
                 self.free.insert(offset);
             }
-            None => {}
+            // It may have been due before: a nack can come after the lock ran out.
+            None => {
+                self.free.remove(&offset);
+            }
             Some(key) => {
                 self.keys.waits(key, offset);
                 self.place_key(key, now);

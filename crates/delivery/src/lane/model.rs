@@ -11,7 +11,7 @@ use std::{
 };
 
 use mesh_frame::{EventBuilder, PartitionId, Record};
-use mesh_state::positions::PositionBatch;
+use mesh_state::positions::{LastError, PositionBatch};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
@@ -188,6 +188,14 @@ impl Model {
                 Verdict::Deliver
             }
         };
+        let is_early = |entry: &Entry| entry.phase == Phase::Waiting && entry.row.at > self.now;
+        let early: Vec<u64> = self
+            .lane
+            .entries
+            .iter()
+            .filter(|(_, entry)| is_early(entry))
+            .map(|(offset, _)| *offset)
+            .collect();
         let taken = self.lane.take(
             &demand,
             self.now,
@@ -199,6 +207,9 @@ impl Model {
         let given: Vec<(u64, u32)> =
             taken.hand_outs.iter().map(|hand_out| (hand_out.record.offset().0, hand_out.serial)).collect();
         self.note(format_args!("take by {member}: {given:?} ends {:?} next {}", taken.ends, taken.next));
+        for (offset, _) in &given {
+            assert!(!early.contains(offset), "event {offset} was handed out before it was due");
+        }
         let batch = taken.batch.clone();
         self.takes.push(Some(taken));
         self.hand_in(batch, Then::Handed { member, taken: self.takes.len() - 1 });
@@ -288,8 +299,16 @@ impl Model {
             }
             6 => {
                 let delay = self.random.random_bool(0.5).then(|| Duration::from_millis(20));
-                let settled =
-                    self.lane.nack(at, serial, delay, self.now, &self.terms, &mut self.windows, &mut batch);
+                let settled = self.lane.nack(
+                    at,
+                    serial,
+                    delay,
+                    LastError::Nacked,
+                    self.now,
+                    &self.terms,
+                    &mut self.windows,
+                    &mut batch,
+                );
                 (settled, Then::Nothing, "nack")
             }
             7 => {
@@ -301,7 +320,14 @@ impl Model {
                 (settled, Then::Nothing, "extend")
             }
             8 => {
-                let settled = self.lane.reject(at, serial, self.now, &mut self.windows, &mut batch);
+                let settled = self.lane.reject(
+                    at,
+                    serial,
+                    LastError::Rejected,
+                    self.now,
+                    &mut self.windows,
+                    &mut batch,
+                );
                 (settled, Then::Nothing, "reject")
             }
             _ => {
@@ -415,7 +441,7 @@ impl Model {
         }
         self.windows = Windows::default();
         let cursor = Cursor { next_to_read: Offset(self.database.cursor), incarnation: Incarnation(1) };
-        let rows = self.database.rows.iter().map(|(offset, row)| (Offset(*offset), *row)).collect();
+        let rows = self.database.rows.iter().map(|(offset, row)| (Offset(*offset), row.clone())).collect();
         self.lane = Lane::load(lane_key(), cursor, rows, &self.terms, &mut self.windows, self.now);
         self.forget_lost();
         // What was handed out before is with its member again, whatever was staged since.

@@ -2,7 +2,7 @@
 
 use mesh_base::UnixMillis;
 use mesh_frame::Offset;
-use mesh_state::positions::{EndReason, PositionBatch, RowState};
+use mesh_state::positions::{EndReason, LastError, PositionBatch, RowState};
 
 use super::{Entry, Lane, Member, Phase, Settled, Terms, Windows};
 
@@ -66,6 +66,7 @@ impl Lane {
         offset: Offset,
         serial: u32,
         delay: Option<std::time::Duration>,
+        error: LastError,
         now: UnixMillis,
         terms: &Terms,
         windows: &mut Windows,
@@ -73,12 +74,12 @@ impl Lane {
     ) -> Settled {
         let Some(entry) = self.live(offset, serial, &Of::Newest) else { return Settled::Unknown };
         let delay = delay.unwrap_or_else(|| terms.backoff.random_delay(entry.row.attempt));
-        self.fail(offset.0, now.plus(delay), now, terms, windows, batch);
+        self.fail(offset.0, error, now.plus(delay), now, terms, windows, batch);
         let entry = &self.entries[&offset.0];
         if matches!(entry.phase, Phase::Condemned(_)) {
             return Settled::Condemned;
         }
-        let row = entry.row;
+        let row = entry.row.clone();
         self.stage_put(batch, offset.0, row);
         Settled::Staged
     }
@@ -110,7 +111,7 @@ impl Lane {
             // Its member keeps it, whatever becomes of a stream.
             entry.row.by_stream = false;
         }
-        let row = entry.row;
+        let row = entry.row.clone();
         self.stage_put(batch, offset.0, row);
         self.occupy(offset.0, now);
         self.set_timer(offset.0, Some(until));
@@ -122,6 +123,7 @@ impl Lane {
         &mut self,
         offset: Offset,
         serial: u32,
+        error: LastError,
         now: UnixMillis,
         windows: &mut Windows,
         batch: &mut PositionBatch,
@@ -129,6 +131,9 @@ impl Lane {
         let Some(entry) = self.live(offset, serial, &Of::Any) else { return Settled::Unknown };
         let (handing, key) = (entry.phase == Phase::Handing, entry.row.key);
         self.leave_window(offset.0, windows);
+        if let Some(entry) = self.entries.get_mut(&offset.0) {
+            entry.row.error = error;
+        }
         self.condemn(offset.0, EndReason::Rejected, now, batch);
         // What is staged behind it was not seen yet: it waits for the dead letter.
         if let Some(key) = key.filter(|_| handing) {
@@ -172,8 +177,8 @@ impl Lane {
             .collect();
         // The last first: nothing of a key is behind an entry that fails, so nothing is withdrawn uncounted.
         for offset in its.into_iter().rev() {
-            self.fail(offset, now, now, terms, windows, batch);
-            let row = self.entries[&offset].row;
+            self.fail(offset, LastError::ClientLeft, now, now, terms, windows, batch);
+            let row = self.entries[&offset].row.clone();
             self.stage_put(batch, offset, row);
         }
     }
@@ -198,8 +203,8 @@ impl Lane {
             let Some(entry) = self.entries.get(&offset).filter(|entry| written(entry)) else { continue };
             let attempt = entry.row.attempt;
             let due = if attempt <= 1 { now } else { now.plus(terms.backoff.random_delay(attempt)) };
-            self.fail(offset, due, now, terms, windows, batch);
-            let row = self.entries[&offset].row;
+            self.fail(offset, LastError::StreamClosed, due, now, terms, windows, batch);
+            let row = self.entries[&offset].row.clone();
             self.stage_put(batch, offset, row);
         }
     }

@@ -2,7 +2,7 @@
 
 use mesh_base::UnixMillis;
 use mesh_frame::Offset;
-use mesh_state::positions::{EndReason, PositionBatch, RowState};
+use mesh_state::positions::{EndReason, LastError, PositionBatch, RowState};
 
 use super::{Lane, Member, Phase, Terms, Windows};
 
@@ -24,13 +24,13 @@ impl Lane {
             self.timers.pop_first();
             let Some(entry) = self.entries.get_mut(&offset) else { continue };
             entry.timer = None;
-            let row = entry.row;
+            let (at, attempt) = (entry.row.at, entry.row.attempt);
             match entry.phase {
                 Phase::Held => {
-                    let due = row.at.plus(terms.backoff.random_delay(row.attempt));
-                    self.fail(offset, due, now, terms, windows, batch);
+                    let due = at.plus(terms.backoff.random_delay(attempt));
+                    self.fail(offset, LastError::DeadlinePassed, due, now, terms, windows, batch);
                 }
-                Phase::Waiting => self.wait(offset, row.at.min(now), now),
+                Phase::Waiting => self.wait(offset, at.min(now), now),
                 Phase::Handing | Phase::Condemned(_) | Phase::Ending => continue,
             }
             changed = true;
@@ -40,9 +40,11 @@ impl Lane {
 
     /// An attempt failed: wait until `due`, or become a dead letter when it was the last. What the member
     /// has of the same key behind it is withdrawn.
+    #[expect(clippy::too_many_arguments, reason = "what failed and the lane's surroundings")]
     pub(super) fn fail(
         &mut self,
         offset: u64,
+        error: LastError,
         due: UnixMillis,
         now: UnixMillis,
         terms: &Terms,
@@ -53,6 +55,7 @@ impl Lane {
         if entry.in_window() {
             windows.remove(Member(entry.row.member));
         }
+        entry.row.error = error;
         let (key, attempt) = (entry.row.key, entry.row.attempt);
         if terms.max_attempts > 0 && attempt >= terms.max_attempts {
             self.condemn(offset, EndReason::AttemptsExhausted, now, batch);
@@ -77,7 +80,7 @@ impl Lane {
         entry.phase = Phase::Condemned(reason);
         entry.row.state = RowState::Condemned(reason);
         entry.row.at = now;
-        let row = entry.row;
+        let row = entry.row.clone();
         self.stage_put(batch, offset, row);
         self.condemned.insert(offset);
         self.settle(offset, now);
@@ -113,7 +116,7 @@ impl Lane {
         entry.row.attempt = entry.row.attempt.saturating_sub(1);
         entry.row.void_below = entry.row.serial + 1;
         self.wait(offset, now, now);
-        let row = self.entries[&offset].row;
+        let row = self.entries[&offset].row.clone();
         batch.put_row(self.key, Offset(offset), row);
         true
     }

@@ -46,9 +46,16 @@ async fn a_waiting_poll_gets_the_event_when_it_comes_and_another_waits_on() {
             tokio::task::yield_now().await;
             rig.publish_ids(round..round + 1).await;
         };
-        let (one, other, ()) = tokio::join!(rig.poll("c", 10, 250), rig.poll("c", 10, 250), publish);
-        assert_eq!(one.len() + other.len(), 1, "round {round}");
-        rig.ack(&one.iter().chain(&other).collect::<Vec<_>>()).await;
+        let polls = futures_util::future::select(
+            Box::pin(rig.poll("c", 10, 20_000)),
+            Box::pin(rig.poll("c", 10, 20_000)),
+        );
+        let (polled, ()) = tokio::join!(polls, publish);
+        let (got, other) = polled.factor_first();
+        assert_eq!(got.len(), 1, "round {round}");
+        let other = tokio::time::timeout(Duration::from_millis(20), other).await;
+        assert!(other.is_err(), "round {round}: the other one has {other:?}");
+        rig.ack(&got.iter().collect::<Vec<_>>()).await;
     }
 }
 
@@ -74,9 +81,24 @@ async fn a_cancelled_poll_takes_nothing_and_passes_its_wake_up_on() {
     for round in 0..20 {
         let cancelled =
             tokio::time::timeout(Duration::from_micros(500 * u64::from(round)), rig.poll("c", 10, 5_000));
-        let (cancelled, waiting, ()) =
-            tokio::join!(cancelled, rig.poll("c", 10, 300), rig.publish_ids(round..round + 1));
-        let given = cancelled.unwrap_or_default();
+        let given = parking_lot::Mutex::new(None);
+        let cancelled = async { *given.lock() = Some(cancelled.await.unwrap_or_default()) };
+        // Whoever waits gets it, unless the other one had it before it was cancelled.
+        let other_has_it = async {
+            rig.until("the other one's end", || given.lock().is_some()).await;
+            if given.lock().as_ref().is_some_and(Vec::is_empty) {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let waiting = async {
+            tokio::select! {
+                got = rig.poll("c", 10, 20_000) => got,
+                () = other_has_it => Vec::new(),
+            }
+        };
+        let ((), waiting, ()) = tokio::join!(cancelled, waiting, rig.publish_ids(round..round + 1));
+        let given = given.into_inner().unwrap_or_default();
         assert_eq!(given.len() + waiting.len(), 1, "round {round}");
         for got in given.iter().chain(&waiting) {
             assert_eq!(got.attempt, 1);
@@ -89,7 +111,9 @@ async fn a_cancelled_poll_takes_nothing_and_passes_its_wake_up_on() {
 async fn a_lock_that_ran_out_brings_the_event_back_with_its_attempt_counted() {
     // covers: U50
     let rig = Rig::new().await;
-    rig.subscribe("c", Mode::LoadBalance, quick()).await;
+    // However late the ack is, the second attempt is not the last.
+    let asked = AskedSettings { max_attempts: Some(100), ..quick() };
+    rig.subscribe("c", Mode::LoadBalance, asked).await;
     rig.publish_ids(0..1).await;
     let first = rig.poll("c", 1, 1_000).await;
     let second = rig.poll("c", 1, 5_000).await;
@@ -103,8 +127,10 @@ async fn a_lock_that_ran_out_brings_the_event_back_with_its_attempt_counted() {
 async fn the_events_of_a_key_wait_for_each_other() {
     // covers: U37
     let rig = Rig::new().await;
-    rig.subscribe("a", Mode::LoadBalance, quick()).await;
-    rig.subscribe("b", Mode::LoadBalance, quick()).await;
+    // Long enough for a few polls on a busy machine.
+    let asked = AskedSettings { ack_timeout_ms: Some(2_000), ..quick() };
+    rig.subscribe("a", Mode::LoadBalance, asked.clone()).await;
+    rig.subscribe("b", Mode::LoadBalance, asked).await;
     for id in 0..5 {
         rig.publish(event(&id.to_string(), Some("k"))).await;
     }

@@ -1,13 +1,19 @@
 //! What an operator does to groups and topics while clients are connected.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use mesh_base::{BackendErrorKind, Signals};
 use mesh_delivery::{
-    AskedSettings, GroupError, GroupKind, GroupSelector, LetterSelector, Mode, PollError, SettleOutcome,
-    StartAt, SubscribeError, TopicMade, TopicsError,
+    AskedSettings, Change, GroupError, GroupKind, GroupSelector, LetterSelector, Mode, PollError,
+    SettingsChange, SettleOutcome, StartAt, SubscribeError, TopicMade, TopicsError,
 };
 use mesh_frame::{GroupName, Offset, PartitionId, TopicName};
+
+use mesh_storage::AppendItem;
 
 use crate::rig::{Rig, anybody, client, event, events, quick, tenant, topic};
 
@@ -131,13 +137,15 @@ async fn seeks_among_polls_and_acks_lose_nothing_and_leave_nothing_pending() {
     for id in 0..60 {
         rig.publish(event(&id.to_string(), (id % 2 == 0).then_some("k"))).await;
     }
+    let sought = AtomicBool::new(false);
     let consume = |name: &'static str| {
-        let rig = &rig;
+        let (rig, sought) = (&rig, &sought);
         async move {
             let mut seen = Vec::new();
             loop {
+                let is_last = sought.load(Ordering::Relaxed);
                 let batch = rig.poll(name, 7, 400).await;
-                if batch.is_empty() {
+                if batch.is_empty() && is_last {
                     return seen;
                 }
                 rig.ack(&batch.iter().collect::<Vec<_>>()).await;
@@ -150,6 +158,7 @@ async fn seeks_among_polls_and_acks_lose_nothing_and_leave_nothing_pending() {
             rig.groups.seek(&group("default"), &StartAt::Earliest, false).await.expect("sought");
             tokio::task::yield_now().await;
         }
+        sought.store(true, Ordering::Relaxed);
     };
     let (a, b, ()) = tokio::join!(consume("a"), consume("b"), seeks);
     let seen: std::collections::BTreeSet<String> = a.into_iter().chain(b).collect();
@@ -213,8 +222,14 @@ async fn a_rejected_client_is_out_at_once_its_poll_told_and_nothing_pending() {
 async fn a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() {
     let rig = Rig::new().await;
     let topics = rig.groups.topics();
-    assert_eq!(topics.make(&topic(), Some(1)).await.expect("made"), TopicMade::Created);
-    assert_eq!(topics.make(&topic(), None).await.expect("there"), TopicMade::AlreadyThere);
+    assert_eq!(
+        topics.make(&topic(), Some(1), SettingsChange::default()).await.expect("made"),
+        TopicMade::Created
+    );
+    assert_eq!(
+        topics.make(&topic(), None, SettingsChange::default()).await.expect("there"),
+        TopicMade::AlreadyThere
+    );
     rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
     let (got, grown) = tokio::join!(
         async {
@@ -228,7 +243,7 @@ async fn a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() {
         },
         async {
             rig.publish_ids(0..4).await;
-            let grown = topics.make(&topic(), Some(4)).await.expect("grown");
+            let grown = topics.make(&topic(), Some(4), SettingsChange::default()).await.expect("grown");
             rig.publish_ids(4..12).await;
             grown
         }
@@ -237,7 +252,7 @@ async fn a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() {
     let view = topics.describe(&topic()).await.expect("described").expect("a topic");
     assert_eq!(view.partitions.iter().map(|partition| partition.end.0).sum::<u64>(), 12);
     assert!(view.partitions.iter().all(|partition| partition.end.0 >= 2), "{view:?}");
-    let fewer = topics.make(&topic(), Some(2)).await;
+    let fewer = topics.make(&topic(), Some(2), SettingsChange::default()).await;
     assert!(matches!(fewer, Err(TopicsError::Fewer { has: 4 })), "{fewer:?}");
 }
 
@@ -268,4 +283,100 @@ async fn a_topic_with_groups_is_deleted_only_by_force_and_keeps_its_dead_letters
     assert_eq!((deleted.groups, deleted.dead_letters, topics.list().len()), (1, 1, 0));
     assert_eq!(letters.count(&topic()).await.expect("counted"), 0);
     assert_eq!(rig.dispatcher.pending_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_topics_only_the_one_with_limits_loses_events_and_its_group_goes_on_behind_the_gap() {
+    let rig = Rig::new().await;
+    let free = TopicName::new("free").expect("a legal name");
+    let topics = rig.groups.topics();
+    let limits = SettingsChange { backlog_max_bytes: Change::Set(2_000), ..SettingsChange::default() };
+    assert_eq!(topics.make(&topic(), Some(1), limits).await.expect("made"), TopicMade::Created);
+    topics.make(&free, Some(1), SettingsChange::default()).await.expect("made");
+    for name in [topic(), free.clone()] {
+        rig.subscribe_to(name.clone(), "c").await;
+        let partition = rig.storage.topic(&name).expect("it is there").next_partition();
+        for id in 0..100 {
+            let event = event(&id.to_string(), None);
+            let append = rig.storage.append(vec![AppendItem { partition: partition.clone(), event }]);
+            rig.storage.appended(append).await.expect("stored");
+        }
+    }
+    let retained = async |name: &TopicName| {
+        let of = rig.storage.topic(name).expect("it is there");
+        rig.dispatcher.retain_topic(&of).await.expect("retained");
+        of.partitions()[0].start().0
+    };
+    let (start, untouched) = (retained(&topic()).await, retained(&free).await);
+    assert!(start > 50 && start < 100, "{start}");
+    assert_eq!(untouched, 0);
+    let dropped = rig.dropped("dropped_backlog");
+    assert_eq!(dropped, start, "each that went is counted");
+    let got: BTreeMap<String, usize> =
+        rig.poll_topics("c", 200, 2_000).await.into_iter().fold(BTreeMap::new(), |mut got, topic| {
+            *got.entry(topic).or_default() += 1;
+            got
+        });
+    let left = usize::try_from(100 - start).expect("small");
+    assert_eq!(got, BTreeMap::from([("free".to_owned(), 100), ("t".to_owned(), left)]));
+    // What a group has not done is no matter of retention, however small it is.
+    let age = SettingsChange { retention_max_age_ms: Change::Set(1), ..SettingsChange::default() };
+    assert_eq!(topics.make(&free, None, age).await.expect("changed"), TopicMade::AlreadyThere);
+    let waited = rig.clock.now();
+    rig.until("the records to be older", || rig.clock.now() > waited.plus(Duration::from_millis(5))).await;
+    assert_eq!(retained(&free).await, 0, "it is not done with");
+    assert_eq!(rig.dropped("dropped_backlog"), start);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_topics_only_the_one_with_retention_loses_what_is_done_with() {
+    let rig = Rig::new().await;
+    let (aged, sized) = (TopicName::new("aged").expect("legal"), TopicName::new("sized").expect("legal"));
+    let topics = rig.groups.topics();
+    let age = SettingsChange { retention_max_age_ms: Change::Set(1), ..SettingsChange::default() };
+    let size = SettingsChange { retention_max_bytes: Change::Set(2_000), ..SettingsChange::default() };
+    for (name, change) in [(topic(), SettingsChange::default()), (aged, age), (sized, size)] {
+        topics.make(&name, Some(1), change).await.expect("made");
+        // A group that has done the first sixty of a hundred.
+        rig.subscribe_to(name.clone(), name.as_str()).await;
+        let of = rig.storage.topic(&name).expect("it is there");
+        for id in 0..100 {
+            let event = event(&id.to_string(), None);
+            let append = rig.storage.append(vec![AppendItem { partition: of.next_partition(), event }]);
+            rig.storage.appended(append).await.expect("stored");
+        }
+        let got = rig.poll(name.as_str(), 60, 2_000).await;
+        rig.ack(&got.iter().collect::<Vec<_>>()).await;
+        let stored = rig.clock.now();
+        rig.until("the records to be older", || rig.clock.now() > stored.plus(Duration::from_millis(5)))
+            .await;
+        rig.dispatcher.retain_topic(&of).await.expect("retained");
+        let start = of.partitions()[0].start();
+        let (bytes, expected) = match name.as_str() {
+            "aged" => (None, 60),
+            "sized" => (Some(2_000), 60),
+            _ => (None, 0),
+        };
+        assert_eq!((of.rules().max_bytes, start), (bytes, Offset(expected)), "{name}");
+    }
+    assert_eq!(rig.dropped("dropped_backlog"), 0, "nothing that somebody wanted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn series_of_groups_are_bounded_and_the_rest_is_summed() {
+    // covers: U118
+    let rig = Rig::new().await;
+    let signals = Signals::new();
+    rig.dispatcher.show_lag(&signals);
+    for number in 0..1_003 {
+        // A client has at most ten subscriptions.
+        let (client, group) = (format!("c{}", number / 10), format!("g{number}"));
+        let asked = AskedSettings::default();
+        rig.try_subscribe(&client, Mode::LoadBalance, Some(&group), asked).await.expect("subscribed");
+    }
+    rig.publish_ids(0..2).await;
+    let text = signals.text();
+    let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!((series("eventmesh_group_lag{"), series("eventmesh_topic_lag{")), (1_000, 1));
+    assert!(text.contains(r#"eventmesh_topic_lag{topic="t"} 6"#), "three groups of two events are summed");
 }

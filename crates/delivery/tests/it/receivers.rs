@@ -208,9 +208,13 @@ async fn a_tenants_backlog_is_bounded_over_its_groups_and_comes_back_with_every_
     let ids: Vec<&Got> = a.iter().chain(&b).collect();
     rig.ack(&[ids[0]]).await;
     rig.dispatcher
-        .nack(&rig.dispatcher.resolve(&tenant(), &[ids[1].delivery.clone()]), Some(Duration::from_secs(600)))
+        .nack(
+            &rig.dispatcher.resolve(&tenant(), &[ids[1].delivery.clone()]),
+            Some(Duration::from_secs(600)),
+            None,
+        )
         .await;
-    rig.dispatcher.reject(&rig.dispatcher.resolve(&tenant(), &[ids[2].delivery.clone()])).await;
+    rig.dispatcher.reject(&rig.dispatcher.resolve(&tenant(), &[ids[2].delivery.clone()]), None).await;
     rig.until("the backlog to be empty", || rig.dispatcher.backlog(&tenant()) == 0).await;
     // A poll that waits gets something as soon as there is room, from whichever group.
     let first = rig.poll_as(&receiver, "a", 3, 1_000).await;

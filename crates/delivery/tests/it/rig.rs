@@ -14,7 +14,7 @@ use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
 };
-use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, faulty::Faulty};
+use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, TopicRules, faulty::Faulty};
 
 /// Everything a test needs.
 pub(crate) struct Rig {
@@ -24,6 +24,7 @@ pub(crate) struct Rig {
     pub(crate) meta: Arc<FaultyMeta>,
     pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) groups: Groups,
+    signals: DeliverySignals,
     _tasks: Tasks,
     _folder: tempfile::TempDir,
 }
@@ -68,7 +69,7 @@ impl Rig {
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(4 << 20);
         let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &signals))));
-        let limits = StorageLimits { partitions, topics: 100 };
+        let limits = StorageLimits { partitions, topics: 100, rules: TopicRules::default() };
         let storage = Storage::new(log.clone(), tail, limits, None, &Signals::new()).expect("topics");
         let path = folder.path().to_owned();
         let positions =
@@ -79,6 +80,7 @@ impl Rig {
         let writer = Writer::new(&instance);
         let subscriptions = Arc::new(ClusterSubscriptionStore::load(&store, &writer).await.expect("loads"));
         let tasks = Tasks::new();
+        let delivery = DeliverySignals::new(&signals);
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
@@ -94,7 +96,7 @@ impl Rig {
                 stream_unread: Duration::from_secs(3),
                 publish_timeout: Duration::from_secs(2),
             },
-            signals: DeliverySignals::new(&signals),
+            signals: delivery.clone(),
             stream_tasks: tasks.clone(),
         });
         let groups = Groups::new(dispatcher.clone(), subscriptions, true);
@@ -103,7 +105,17 @@ impl Rig {
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
-        Self { clock, storage, log, meta, dispatcher, groups, _tasks: tasks, _folder: folder }
+        Self {
+            clock,
+            storage,
+            log,
+            meta,
+            dispatcher,
+            groups,
+            signals: delivery,
+            _tasks: tasks,
+            _folder: folder,
+        }
     }
 
     pub(crate) async fn subscribe(&self, name: &str, mode: Mode, asked: AskedSettings) -> Subscribed {
@@ -117,20 +129,27 @@ impl Rig {
         group: Option<&str>,
         asked: AskedSettings,
     ) -> Result<Subscribed, SubscribeError> {
-        let request = Subscribe {
-            tenant: tenant(),
-            client: client(name),
-            topic: topic(),
-            mode,
-            group: group.map(|group| GroupName::new(group).expect("a legal name")),
-            asked,
-            max_in_flight: None,
-            start: StartAt::Latest,
-            principal: None,
-            over_others: false,
-            most_of_tenant: None,
-        };
-        self.groups.subscribe(request).await
+        let group = group.map(|group| GroupName::new(group).expect("a legal name"));
+        self.groups.subscribe(Subscribe { mode, group, asked, ..request(name, topic()) }).await
+    }
+
+    /// A member of the shared group of another topic.
+    pub(crate) async fn subscribe_to(&self, topic: TopicName, name: &str) -> Subscribed {
+        self.groups.subscribe(request(name, topic)).await.expect("subscribed")
+    }
+
+    /// How many events ended for this reason.
+    pub(crate) fn dropped(&self, reason: &str) -> u64 {
+        self.signals.dropped.get_or_create(&vec![("reason", reason.to_owned())]).get()
+    }
+
+    /// Polls once, takes what comes as delivered, and gives the topic of each.
+    pub(crate) async fn poll_topics(&self, name: &str, most: usize, timeout_ms: u64) -> Vec<String> {
+        let timeout = Duration::from_millis(timeout_ms);
+        let mut answer =
+            self.dispatcher.poll(&anybody(), &client(name), most, timeout).await.expect("an answer");
+        answer.delivered();
+        answer.deliveries().iter().map(|delivery| delivery.group.id().topic.to_string()).collect()
     }
 
     pub(crate) async fn publish(&self, event: Event) {
@@ -172,6 +191,22 @@ impl Rig {
             assert!(self.clock.elapsed() < end, "waited for: {what}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+}
+
+fn request(name: &str, topic: TopicName) -> Subscribe {
+    Subscribe {
+        tenant: tenant(),
+        client: client(name),
+        topic,
+        mode: Mode::LoadBalance,
+        group: None,
+        asked: AskedSettings::default(),
+        max_in_flight: None,
+        start: StartAt::Latest,
+        principal: None,
+        over_others: false,
+        most_of_tenant: None,
     }
 }
 

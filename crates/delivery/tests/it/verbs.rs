@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mesh_delivery::{AskedSettings, Mode, SettleOutcome};
+use mesh_delivery::{AskedSettings, Change, Mode, SettingsChange, SettleOutcome};
 use mesh_frame::TenantId;
 
 use crate::rig::{Got, Rig, anybody, event, events, quick, tenant, topic};
@@ -15,7 +15,7 @@ fn ids(got: &[&Got]) -> Vec<String> {
 
 impl Rig {
     async fn nack(&self, got: &[&Got], delay: Option<Duration>) -> Vec<SettleOutcome> {
-        self.dispatcher.nack(&self.dispatcher.resolve(&tenant(), &ids(got)), delay).await
+        self.dispatcher.nack(&self.dispatcher.resolve(&tenant(), &ids(got)), delay, None).await
     }
 
     async fn extend(&self, got: &[&Got], by_ms: u64) -> Vec<SettleOutcome> {
@@ -25,7 +25,7 @@ impl Rig {
     }
 
     async fn reject(&self, got: &[&Got]) -> Vec<SettleOutcome> {
-        self.dispatcher.reject(&self.dispatcher.resolve(&tenant(), &ids(got))).await
+        self.dispatcher.reject(&self.dispatcher.resolve(&tenant(), &ids(got)), None).await
     }
 
     async fn reasons(&self) -> Vec<(String, String, u32)> {
@@ -56,6 +56,25 @@ async fn a_nack_brings_the_event_back_when_its_delay_is_over_with_its_attempt_co
     assert_eq!((later[0].event.as_str(), later[0].attempt), ("0", 2));
     assert!(rig.clock.elapsed() - start >= delay, "{:?}", rig.clock.elapsed() - start);
     assert_ne!(later[0].delivery, first[0].delivery);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_delay_of_a_nack_holds_also_after_the_lock_ran_out_and_the_event_was_due() {
+    // covers: U50
+    let rig = Rig::new().await;
+    let asked = AskedSettings { max_attempts: Some(100), ..quick() };
+    for key in [None, Some("k")] {
+        rig.subscribe("c", Mode::LoadBalance, asked.clone()).await;
+        rig.publish(event("1", key)).await;
+        let taken = rig.poll("c", 1, 1_000).await;
+        // The lock of 100 ms and the wait of at most 60 behind it.
+        let due = rig.clock.elapsed() + Duration::from_millis(400);
+        rig.until("the event to be due", || rig.clock.elapsed() > due).await;
+        let outcome = rig.nack(&[&taken[0]], Some(Duration::from_secs(60))).await;
+        assert_eq!(outcome, [SettleOutcome::Settled], "{key:?}");
+        assert_eq!(rig.poll("c", 1, 200).await.len(), 0, "{key:?}: it came before its delay was over");
+        assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Settled], "{key:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,14 +124,17 @@ async fn another_tenants_ids_settle_nothing() {
     let (other, its) = (TenantId::new("other").expect("legal"), ids(&[&taken[0]]));
     assert_eq!(rig.dispatcher.ack(&rig.dispatcher.resolve(&other, &its)).await, [SettleOutcome::Unknown]);
     assert_eq!(
-        rig.dispatcher.nack(&rig.dispatcher.resolve(&other, &its), NOW).await,
+        rig.dispatcher.nack(&rig.dispatcher.resolve(&other, &its), NOW, None).await,
         [SettleOutcome::Unknown]
     );
     assert_eq!(
         rig.dispatcher.extend(&rig.dispatcher.resolve(&other, &its), Duration::from_secs(1)).await,
         [SettleOutcome::Unknown]
     );
-    assert_eq!(rig.dispatcher.reject(&rig.dispatcher.resolve(&other, &its)).await, [SettleOutcome::Unknown]);
+    assert_eq!(
+        rig.dispatcher.reject(&rig.dispatcher.resolve(&other, &its), None).await,
+        [SettleOutcome::Unknown]
+    );
     assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Settled]);
 }
 
@@ -185,6 +207,26 @@ async fn a_reject_whose_dead_letter_cannot_be_stored_says_so_and_is_done_later()
     rig.meta.partition(false);
     rig.until("the dead letter", || rig.dispatcher.pending_count() == 0).await;
     assert_eq!(rig.reasons().await, [("0".to_owned(), "rejected".to_owned(), 1)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reject_of_what_the_backlog_limits_took_is_not_called_done() {
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
+    rig.publish_ids(0..3).await;
+    let taken = rig.poll("c", 10, 1_000).await;
+    let limits = SettingsChange { backlog_max_bytes: Change::Set(1), ..SettingsChange::default() };
+    rig.groups.topics().make(&topic(), None, limits).await.expect("changed");
+    let log = rig.storage.topic(&topic()).expect("a topic");
+    rig.dispatcher.retain_topic(&log).await.expect("retained");
+    rig.publish_ids(3..4).await;
+    let fresh = rig.poll("c", 10, 1_000).await;
+    // Some of it has a dead letter and some cannot have one any more.
+    let outcomes = rig.reject(&[&taken[0], &fresh[0], &taken[1]]).await;
+    assert_eq!(outcomes, [SettleOutcome::Unknown, SettleOutcome::Settled, SettleOutcome::Unknown]);
+    assert_eq!(rig.reasons().await, [("3".to_owned(), "rejected".to_owned(), 1)]);
+    assert_eq!(rig.ack(&[&taken[2]]).await, [SettleOutcome::Settled], "an ack needs no event");
+    assert_eq!(rig.dispatcher.pending_count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

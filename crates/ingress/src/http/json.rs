@@ -16,6 +16,17 @@ use super::errors::ApiError;
 /// More members than this are no request of ours.
 const MOST_MEMBERS: usize = 100;
 
+/// What a request says of something that may be set, given back, or left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given<T> {
+    /// Nothing.
+    Absent,
+    /// `null`.
+    Null,
+    /// This.
+    Value(T),
+}
+
 /// An object whose members are still JSON text.
 #[derive(Debug)]
 pub struct JsonObject<'a> {
@@ -48,12 +59,24 @@ impl<'a> JsonObject<'a> {
 
     /// The JSON of a member; given twice it is refused.
     pub fn raw(&self, name: &str) -> Result<Option<&'a str>, ApiError> {
+        Ok(match self.given(name)? {
+            Given::Absent | Given::Null => None,
+            Given::Value(raw) => Some(raw),
+        })
+    }
+
+    /// As [`JsonObject::raw`], where `null` says something else than nothing.
+    pub fn given(&self, name: &str) -> Result<Given<&'a str>, ApiError> {
         let mut given = self.members.iter().filter(|(member, _)| member == name).map(|(_, value)| *value);
         let first = given.next();
         if given.next().is_some() {
             return Err(ApiError::invalid(format!("`{name}` is given twice")));
         }
-        Ok(first.filter(|value| *value != "null"))
+        Ok(match first {
+            None => Given::Absent,
+            Some("null") => Given::Null,
+            Some(raw) => Given::Value(raw),
+        })
     }
 
     /// As [`JsonObject::raw`], for what must be there.
@@ -68,6 +91,17 @@ impl<'a> JsonObject<'a> {
         value
             .map(Some)
             .map_err(|_| ApiError::invalid(format!("`{name}` must be {expected}, not {}", kind_of(raw))))
+    }
+
+    /// An object in the object.
+    pub fn object(&self, name: &str) -> Result<Given<Self>, ApiError> {
+        Ok(match self.given(name)? {
+            Given::Absent => Given::Absent,
+            Given::Null => Given::Null,
+            Given::Value(raw) => Given::Value(serde_json::from_str(raw).map_err(|_| {
+                ApiError::invalid(format!("`{name}` must be an object, not {}", kind_of(raw)))
+            })?),
+        })
     }
 
     /// A text.

@@ -57,7 +57,7 @@ pub struct Nack {
     pub deliveries: Deliveries,
     /// When they are due again; `None`: after the backoff.
     pub delay: Option<Duration>,
-    /// Why, for the log.
+    /// Why, for the dead letter.
     pub reason: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub struct Extend {
 pub struct Reject {
     /// Which.
     pub deliveries: Deliveries,
-    /// Why, for the log.
+    /// Why, for the dead letter.
     pub reason: Option<String>,
 }
 
@@ -110,11 +110,11 @@ impl Intake {
         let (ack, _) = admitted.into_parts();
         self.dispatcher.ack(&ack.deliveries).await
     }
+
     /// Gives deliveries back for another attempt; one outcome each, in their order.
     pub async fn nack(&self, admitted: Admitted<Nack>) -> Vec<SettleOutcome> {
         let (nack, _) = admitted.into_parts();
-        tracing::debug!(deliveries = nack.deliveries.len(), reason = nack.reason, "nack");
-        self.dispatcher.nack(&nack.deliveries, nack.delay).await
+        self.dispatcher.nack(&nack.deliveries, nack.delay, nack.reason.as_deref()).await
     }
 
     /// Locks deliveries anew; one outcome each, in their order.
@@ -126,7 +126,6 @@ impl Intake {
     /// Makes deliveries dead letters, which are stored when this returns; one outcome each, in their order.
     pub async fn reject(&self, admitted: Admitted<Reject>) -> Vec<SettleOutcome> {
         let (reject, _) = admitted.into_parts();
-        tracing::debug!(deliveries = reject.deliveries.len(), reason = reject.reason, "reject");
-        self.dispatcher.reject(&reject.deliveries).await
+        self.dispatcher.reject(&reject.deliveries, reject.reason.as_deref()).await
     }
 }

@@ -118,11 +118,11 @@ impl Intake {
         };
         let id = partition.id();
         let items = vec![AppendItem { partition, event: self.with_tenant(event, tenant) }];
-        let Some(index) = &self.settings.dedup else {
+        let Some(index) = self.index_of(&topic) else {
             let offsets = self.append(items).await?;
             return Ok(Place { partition: id, offset: first(&offsets), duplicate: false });
         };
-        let (before, claimed) = self.claim(index, &items).await?;
+        let (before, claimed) = self.claim(index, &topic, &items).await?;
         if let Some(Some((partition, offset))) = before.first() {
             return Ok(Place { partition: *partition, offset: *offset, duplicate: true });
         }
@@ -147,10 +147,10 @@ impl Intake {
             AppendItem { partition, event: self.with_tenant(event, tenant) }
         };
         let items: Vec<AppendItem> = events.into_iter().map(place).collect();
-        let Some(index) = &self.settings.dedup else {
+        let Some(index) = self.index_of(&topic) else {
             return Ok(self.append(items).await?.len());
         };
-        let (before, claimed) = self.claim(index, &items).await?;
+        let (before, claimed) = self.claim(index, &topic, &items).await?;
         let fresh: Vec<AppendItem> = items
             .into_iter()
             .zip(before)
@@ -163,14 +163,20 @@ impl Intake {
         Ok(self.append_claimed(index, fresh, claimed).await?.len())
     }
 
+    /// The index of what was published, for a topic with a window.
+    fn index_of(&self, topic: &Topic) -> Option<&Deduplicator> {
+        self.settings.dedup.as_ref().filter(|_| !topic.dedup_window().is_zero())
+    }
+
     async fn claim(
         &self,
         index: &Deduplicator,
+        topic: &Topic,
         items: &[AppendItem],
     ) -> Result<(Vec<Option<(PartitionId, Offset)>>, Claimed), PublishError> {
         let keys: Vec<EventKey> =
             items.iter().map(|item| EventKey::of(&item.partition, &item.event)).collect();
-        match index.claim(&keys, self.settings.publish_timeout).await {
+        match index.claim(topic, &keys, self.settings.publish_timeout).await {
             Claim::Granted(before, claimed) => Ok((before, claimed)),
             Claim::Undecided => Err(PublishError::TimedOut),
         }

@@ -21,7 +21,7 @@ use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
 };
-use mesh_storage::{Memory, Storage, StorageLimits, faulty::Faulty};
+use mesh_storage::{Memory, Storage, StorageLimits, TopicRules, faulty::Faulty};
 
 /// What a test may want otherwise.
 pub(crate) struct Wanted {
@@ -67,7 +67,7 @@ impl Mesh {
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(64 << 20);
         let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &signals))));
-        let limits = StorageLimits { partitions: 1, topics: 100 };
+        let limits = StorageLimits { partitions: 1, topics: 100, rules: TopicRules::default() };
         let storage = Storage::new(log.clone(), tail, limits, None, &signals).expect("an empty log");
 
         let path = home.path().join("positions");

@@ -184,6 +184,21 @@ async fn a_stop_ends_waiting_polls_with_an_empty_answer_and_idle_connections() {
 }
 
 #[tokio::test]
+async fn a_request_that_panics_is_answered_500_and_takes_nobody_with_it() {
+    let mesh = Mesh::start().await;
+    let mut client = Client::connect(mesh.address).await;
+    mesh.log.fail_appends([Fault::Panic]);
+    let reply = client.post("/events/publish?topic=t", &event("1")).await;
+    assert_eq!((reply.status, reply.json()["error"].as_str()), (500, Some("internal")), "{reply:?}");
+    let document = client.get("/openapi.json").await.json();
+    let listed = &document["paths"]["/events/publish"]["post"]["responses"]["500"];
+    let codes = &listed["content"]["application/json"]["schema"]["properties"]["error"]["enum"];
+    assert_eq!(codes, &serde_json::json!(["internal"]));
+    assert_eq!(client.post("/events/publish?topic=t", &event("2")).await.status, 202, "the same connection");
+    mesh.shut_down().await;
+}
+
+#[tokio::test]
 async fn what_the_log_did_not_take_is_never_answered_202() {
     // covers: U30
     let wanted = Wanted { publish_timeout: Duration::from_millis(200), ..Wanted::default() };

@@ -7,7 +7,6 @@ use mesh_admin::{AdminState, Health, HealthReport, RateLimits};
 use mesh_base::{Clock, Signals, Stop, Tasks};
 use mesh_delivery::{
     DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
-    RetentionRules,
 };
 use mesh_frame::Limits;
 use mesh_gate::FileAuditSink;
@@ -29,7 +28,7 @@ use mesh_state::{
 };
 use mesh_storage::{
     Announcements, Deduplicator, Embedded, EmbeddedSettings, Memory, Storage, StorageLimits, StoragePlugin,
-    SyncPolicy, Watermark,
+    SyncPolicy, TopicRules, Watermark,
 };
 
 use super::{
@@ -70,7 +69,6 @@ pub(super) struct Built {
     /// What serves open streams.
     pub(super) stream_tasks: Tasks,
     pub(super) groups: Groups,
-    pub(super) retention: RetentionRules,
     pub(super) traffic: HttpServer,
     pub(super) traffic_router: axum::Router,
     pub(super) traffic_signals: HttpServerSignals,
@@ -111,17 +109,10 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         "log"
     );
 
-    let dedup = match settings.topics.dedup_window {
-        None => None,
-        Some(window) => {
-            let index = Deduplicator::new(window, count(settings.topics.dedup_max_events), clock, &signals);
-            let known = announcements
-                .deduplicate(&storage, &index)
-                .map_err(|error| anyhow::anyhow!(error.chain()))?;
-            tracing::info!(?window, known, "publisher deduplication");
-            Some(index)
-        }
-    };
+    let dedup = Deduplicator::new(count(settings.topics.dedup_max_events), clock, &signals);
+    let known =
+        announcements.deduplicate(&storage, &dedup).map_err(|error| anyhow::anyhow!(error.chain()))?;
+    tracing::info!(window = ?settings.topics.dedup_window, known, "publisher deduplication");
 
     let path = settings.storage.offset_path.clone();
     let positions = Positions::open(&PositionsSettings { path: path.clone() }, &machine, &signals)
@@ -197,7 +188,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
             auto_create: settings.topics.auto_create,
             publish_timeout: settings.topics.publish_timeout,
             default_tenant: gate.default_tenant().clone(),
-            dedup,
+            dedup: Some(dedup),
         },
         intake_signals.clone(),
     );
@@ -249,12 +240,6 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         dispatcher,
         stream_tasks,
         groups,
-        retention: RetentionRules {
-            max_age: settings.storage.retention_max_age,
-            max_bytes: settings.storage.retention_max_bytes,
-            backlog_max_age: settings.storage.backlog_max_age,
-            backlog_max_bytes: settings.storage.backlog_max_bytes,
-        },
         traffic,
         traffic_router,
         traffic_signals: HttpServerSignals::new("http", &signals),
@@ -324,8 +309,17 @@ fn open_log(
             (Arc::new(log), Some(watermark))
         }
     };
-    let limits =
-        StorageLimits { partitions: settings.storage.partitions, topics: count(settings.topics.max_topics) };
+    let limits = StorageLimits {
+        partitions: settings.storage.partitions,
+        topics: count(settings.topics.max_topics),
+        rules: TopicRules {
+            max_age: settings.storage.retention_max_age,
+            max_bytes: settings.storage.retention_max_bytes,
+            backlog_max_age: settings.storage.backlog_max_age,
+            backlog_max_bytes: settings.storage.backlog_max_bytes,
+            dedup_window: settings.topics.dedup_window.unwrap_or_default(),
+        },
+    };
     let storage = Storage::new(plugin, tail, limits, watermark, signals)
         .map_err(|error| anyhow::anyhow!(error.chain()))?;
     Ok((storage, announcements))

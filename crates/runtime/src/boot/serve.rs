@@ -9,9 +9,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::build::Built;
 use crate::config::Settings;
 
-/// How often retention looks.
-const RETENTION: Duration = Duration::from_secs(30);
-
 /// What every step of a stop has at the least, also when the steps before took the whole bound.
 const LEAST: Duration = Duration::from_millis(500);
 
@@ -47,8 +44,9 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     delivery_tasks.spawn("ticker", built.dispatcher.clone().tick(stop.clone()));
     delivery_tasks.spawn("progress", built.dispatcher.clone().keep_progress(stop.clone()));
     delivery_tasks.spawn("undertaker", built.dispatcher.clone().bury_the_condemned(stop.clone()));
-    delivery_tasks
-        .spawn("retention", built.dispatcher.clone().retain(built.retention, RETENTION, stop.clone()));
+    delivery_tasks.spawn("health", built.health.clone().keep_looking(clock, stop.clone()));
+    let every = settings.storage.retention_interval;
+    delivery_tasks.spawn("retention", built.dispatcher.clone().retain(every, stop.clone()));
 
     let (files, listening) = (built.files, built.dispatcher.clone());
     let gate = files.gate.clone();

@@ -192,8 +192,7 @@ mod tests {
         let lines = text.lines().filter(|line| line.starts_with("#eventmesh."));
         // What must not be blank stands there without a value, which a file in force must not have.
         let is_blank = |line: &&str| {
-            super::keys::all()
-                .any(|key| key.about().never_blank && **line == format!("{}=", key.about().name))
+            keys::all().any(|key| key.about().never_blank && **line == format!("{}=", key.about().name))
         };
         let given = lines.map(|line| &line[1..]).filter(|line| !is_blank(line));
         let storage = "eventmesh.storage.type=embedded";

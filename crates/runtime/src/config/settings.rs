@@ -95,6 +95,8 @@ pub struct StorageSettings {
     pub retention_max_age: Duration,
     /// How many bytes of done events of a topic are kept; `None` is no limit.
     pub retention_max_bytes: Option<u64>,
+    /// How often retention looks.
+    pub retention_interval: Duration,
     /// How long events that some group has not done are kept; `None` is for ever.
     pub backlog_max_age: Option<Duration>,
     /// How many bytes of them a topic may have; `None` is 20 % of the volume.

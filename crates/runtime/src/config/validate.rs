@@ -57,6 +57,7 @@ fn read(reader: &mut Reader, mode: Mode) -> Settings {
             partitions: u32::try_from(reader.required(&storage::PARTITIONS)).unwrap_or(u32::MAX),
             retention_max_age: reader.required(&storage::RETENTION_MAX_AGE),
             retention_max_bytes: reader.get(&storage::RETENTION_MAX_BYTES),
+            retention_interval: reader.required(&storage::RETENTION_INTERVAL),
             backlog_max_age: Some(reader.required(&storage::BACKLOG_MAX_AGE)).filter(|age| !age.is_zero()),
             backlog_max_bytes: reader.get(&storage::BACKLOG_MAX_BYTES),
             low_watermark_bytes: reader.get(&storage::LOW_WATERMARK),

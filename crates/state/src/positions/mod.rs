@@ -9,12 +9,14 @@
 
 mod database;
 mod keys;
+mod last_error;
 mod log;
 mod row;
 mod stores;
 
 pub use database::{Positions, PositionsSettings};
 pub use keys::LaneKey;
+pub use last_error::LastError;
 pub use log::{Commit, CommitError, LedgerEpoch, PositionLog};
 pub use row::{EndReason, Row, RowState};
 pub use stores::{

@@ -1,13 +1,23 @@
 //! A row of the ledger: one delivery that is not finished.
 //!
 //! A row exists for every outstanding offset below a cursor's `next_to_read`. It says how often the event
-//! was handed out and until when; it holds neither the event nor a delivery id. 67 bytes.
+//! was handed out and until when; it holds neither the event nor a delivery id. 67 bytes, and the reason a client
+//! gave for the last attempt that failed, if it gave one.
 
 use mesh_base::UnixMillis;
 use mesh_frame::Epoch;
 
+use super::LastError;
+
 const VERSION: u8 = 1;
-const LENGTH: usize = 67;
+/// The version of a row with a client's reason.
+const WITH_REASON: u8 = 2;
+/// Up to the reason.
+const FIXED: usize = 63;
+const CHECKSUM: usize = 4;
+/// The bits of the flags that say why the last attempt failed.
+const ERROR_SHIFT: u8 = 2;
+const ERROR_MASK: u8 = 0b111;
 
 /// Why a delivery ends in the dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +50,7 @@ pub enum RowState {
 }
 
 /// One outstanding delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// What it waits for.
     pub state: RowState,
@@ -64,46 +74,56 @@ pub struct Row {
     pub member: u64,
     /// The epoch of the owner that wrote it.
     pub epoch: Epoch,
+    /// Why the last attempt failed.
+    pub error: LastError,
 }
 
 impl Row {
-    /// The row's bytes: version, state, flags, then the numbers big-endian in the order of the fields.
-    pub(crate) fn encode(&self) -> [u8; LENGTH] {
-        let mut out = [0; LENGTH];
-        out[0] = VERSION;
-        out[1] = match self.state {
+    /// The row's bytes: version, state, flags, then the numbers big-endian in the order of the fields, the reason
+    /// as text in a row of version 2, and a CRC-32 of it all. Flags: bit 0 by a stream, bit 1 with a key, bits 2 to 4
+    /// why the last attempt failed where that is not a client's reason.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FIXED + CHECKSUM);
+        let (version, code) = match self.error.code() {
+            Some(code) => (VERSION, code),
+            None => (WITH_REASON, 0),
+        };
+        out.push(version);
+        out.push(match self.state {
             RowState::Waiting => 0,
             RowState::InFlight => 1,
             RowState::Condemned(EndReason::AttemptsExhausted) => 2,
             RowState::Condemned(EndReason::Rejected) => 3,
-        };
-        out[2] = u8::from(self.by_stream) | u8::from(self.key.is_some()) << 1;
-        let mut at = 3;
-        let mut put = |bytes: &[u8]| {
-            out[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
-        };
-        put(&self.attempt.to_be_bytes());
-        put(&self.serial.to_be_bytes());
-        put(&self.void_below.to_be_bytes());
-        put(&self.first.0.to_be_bytes());
-        put(&self.last.0.to_be_bytes());
-        put(&self.at.0.to_be_bytes());
-        put(&self.key.unwrap_or(0).to_be_bytes());
-        put(&self.member.to_be_bytes());
-        put(&self.epoch.0.to_be_bytes());
-        let sum = crc32fast::hash(&out[..LENGTH - 4]);
-        out[LENGTH - 4..].copy_from_slice(&sum.to_be_bytes());
+        });
+        out.push(u8::from(self.by_stream) | u8::from(self.key.is_some()) << 1 | code << ERROR_SHIFT);
+        for number in [self.attempt, self.serial, self.void_below] {
+            out.extend(number.to_be_bytes());
+        }
+        let numbers =
+            [self.first.0, self.last.0, self.at.0, self.key.unwrap_or(0), self.member, self.epoch.0];
+        for number in numbers {
+            out.extend(number.to_be_bytes());
+        }
+        if version == WITH_REASON {
+            out.extend(self.error.as_str().as_bytes());
+        }
+        let sum = crc32fast::hash(&out);
+        out.extend(sum.to_be_bytes());
         out
     }
 
     /// `None` when the bytes are damaged or of a newer version.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; LENGTH] = bytes.try_into().ok()?;
-        let (body, sum) = bytes.split_at(LENGTH - 4);
-        if body[0] != VERSION || sum != crc32fast::hash(body).to_be_bytes() {
+        let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
+        if body.len() < FIXED || sum != crc32fast::hash(body).to_be_bytes() {
             return None;
         }
+        let (body, reason) = body.split_at(FIXED);
+        let error = match body[0] {
+            VERSION if reason.is_empty() => LastError::of_code(body[2] >> ERROR_SHIFT & ERROR_MASK),
+            WITH_REASON => LastError::Said(std::str::from_utf8(reason).ok()?.into()),
+            _ => return None,
+        };
         let state = match body[1] {
             0 => RowState::Waiting,
             1 => RowState::InFlight,
@@ -125,6 +145,7 @@ impl Row {
             key: (body[2] & 2 != 0).then(|| u64_at(39)),
             member: u64_at(47),
             epoch: Epoch(u64_at(55)),
+            error,
         })
     }
 }
@@ -146,6 +167,7 @@ mod tests {
             key: Some(0),
             member: u64::MAX,
             epoch: Epoch(9),
+            error: LastError::Unknown,
         }
     }
 
@@ -165,12 +187,50 @@ mod tests {
     }
 
     #[test]
+    fn the_last_error_reads_back_and_only_a_clients_reason_takes_room() {
+        for error in [
+            LastError::Unknown,
+            LastError::DeadlinePassed,
+            LastError::StreamClosed,
+            LastError::ClientLeft,
+            LastError::Nacked,
+            LastError::Rejected,
+        ] {
+            let row = Row { error, ..row() };
+            let bytes = row.encode();
+            assert_eq!((bytes.len(), bytes[0]), (67, 1));
+            assert_eq!(Row::decode(&bytes), Some(row));
+        }
+        let row = Row { error: LastError::said(Some("größer"), LastError::Nacked), ..row() };
+        let bytes = row.encode();
+        assert_eq!((bytes.len(), bytes[0]), (67 + "größer".len(), 2));
+        assert_eq!(Row::decode(&bytes), Some(row));
+    }
+
+    #[test]
+    fn a_row_of_a_release_that_kept_no_errors_is_read() {
+        let row = row();
+        let mut old = vec![1, 1, 0b11];
+        for number in [3_u32, 4, 2] {
+            old.extend(number.to_be_bytes());
+        }
+        for number in [1_700_000_000_001_u64, 1_700_000_000_002, 1_700_000_000_003, 0, u64::MAX, 9] {
+            old.extend(number.to_be_bytes());
+        }
+        old.extend(crc32fast::hash(&old).to_be_bytes());
+        assert_eq!((old.len(), Row::decode(&old)), (67, Some(row)));
+    }
+
+    #[test]
     fn a_damaged_row_is_not_read() {
-        let good = row().encode();
-        for at in 0..LENGTH {
-            let mut bad = good;
-            bad[at] ^= 1;
-            assert_eq!(Row::decode(&bad), None, "byte {at}");
+        let said = Row { error: LastError::said(Some("no"), LastError::Nacked), ..row() };
+        for good in [row().encode(), said.encode()] {
+            for at in 0..good.len() {
+                let mut bad = good.clone();
+                bad[at] ^= 1;
+                assert_eq!(Row::decode(&bad), None, "byte {at}");
+                assert_eq!(Row::decode(&good[..at]), None, "cut at {at}");
+            }
         }
     }
 }

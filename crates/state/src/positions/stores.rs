@@ -40,7 +40,7 @@ impl Cursor {
 }
 
 /// One change of the position database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Cursor(LaneKey, Cursor),
     Put(LaneKey, Offset, Row),
@@ -93,7 +93,7 @@ impl PositionBatch {
     /// The rows it writes (`Some`) and ends (`None`), in order.
     pub fn rows(&self) -> impl Iterator<Item = (Offset, Option<Row>)> + '_ {
         self.changes.iter().filter_map(|change| match change {
-            Change::Put(_, offset, row) => Some((*offset, Some(*row))),
+            Change::Put(_, offset, row) => Some((*offset, Some(row.clone()))),
             Change::Delete(_, offset) => Some((*offset, None)),
             Change::Cursor(..) | Change::Forget(_) => None,
         })

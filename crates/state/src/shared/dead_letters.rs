@@ -66,6 +66,9 @@ pub struct DeadLetter {
     pub reason: EndReason,
     /// How often it was handed out.
     pub attempts: u32,
+    /// Why the last attempt failed; empty when an older release recorded it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_error: String,
     /// The first hand-out, in milliseconds since 1970.
     pub first_ms: u64,
     /// The last hand-out, in milliseconds since 1970.
@@ -169,4 +172,23 @@ pub trait DeadLetterStore: Send + Sync {
 
     /// How many rows a topic has, of every tenant. Reads all of them.
     fn count<'a>(&'a self, topic: &'a TopicName) -> BoxFuture<'a, Result<u64, BackendError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_a_release_that_kept_no_errors_is_read_and_written_as_it_was() {
+        let old = r#"{"group":{"tenant":"default","topic":"t","kind":"lb","name":"g"},"incarnation":7,"partition":0,
+            "offset":3,"reason":"rejected","attempts":2,"firstMs":1,"lastMs":2,"deadAtMs":3,"eventId":"e",
+            "source":"/s","body":{"topic":"t_DLQ","incarnation":8,"partition":0,"offset":1},"instance":"one"}"#;
+        let letter: DeadLetter = serde_json::from_str(old).expect("it is read");
+        assert_eq!((letter.last_error.as_str(), letter.attempts), ("", 2));
+        let written = serde_json::to_value(&letter).expect("it is JSON");
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(old).expect("it is JSON"));
+        let told = DeadLetter { last_error: "no".to_owned(), ..letter };
+        let written = serde_json::to_string(&told).expect("it is JSON");
+        assert_eq!(serde_json::from_str::<DeadLetter>(&written).expect("it is read"), told);
+    }
 }

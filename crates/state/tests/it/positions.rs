@@ -6,7 +6,7 @@ use mesh_base::{Signals, UnixMillis};
 use mesh_frame::{Epoch, Incarnation, Offset, PartitionId};
 use mesh_rocks::{Durability, Machine};
 use mesh_state::positions::{
-    CommitError, Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, Positions,
+    CommitError, Cursor, DeliveryStateStore, LaneKey, LastError, OffsetStore, PositionBatch, Positions,
     PositionsSettings, Row, RowState,
 };
 
@@ -36,6 +36,7 @@ fn row(attempt: u32) -> Row {
         key: Some(4),
         member: 5,
         epoch: Epoch(6),
+        error: LastError::DeadlinePassed,
     }
 }
 

@@ -7,7 +7,7 @@ use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
 use super::{Embedded, NAME, keys, new_incarnation};
-use crate::{CreateTopic, PartitionInfo, TopicInfo};
+use crate::{CreateTopic, PartitionInfo, TopicInfo, TopicSettings};
 
 /// A topic as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
@@ -16,6 +16,20 @@ struct Stored {
     v: u32,
     incarnation: u64,
     partitions: Vec<u32>,
+    #[serde(default, skip_serializing_if = "TopicSettings::is_empty")]
+    settings: TopicSettings,
+}
+
+impl Stored {
+    fn of(info: &TopicInfo) -> Vec<u8> {
+        let stored = Self {
+            v: 1,
+            incarnation: info.incarnation.0,
+            partitions: info.partitions.iter().map(|partition| partition.key).collect(),
+            settings: info.settings,
+        };
+        serde_json::to_vec(&stored).expect("numbers have JSON")
+    }
 }
 
 /// Refuses a database that a newer release wrote; stamps a new one.
@@ -61,7 +75,12 @@ fn read(db: &LocalDb, key: &[u8], value: &[u8]) -> Result<TopicInfo, BackendErro
         .into_iter()
         .map(|key| partition(db, key))
         .collect::<Result<Vec<_>, BackendError>>()?;
-    Ok(TopicInfo { name, incarnation: Incarnation(stored.incarnation), partitions })
+    Ok(TopicInfo {
+        name,
+        incarnation: Incarnation(stored.incarnation),
+        partitions,
+        settings: stored.settings,
+    })
 }
 
 /// The bounds of a partition: what its last record and its bounds row say together.
@@ -77,26 +96,40 @@ fn partition(db: &LocalDb, key: u32) -> Result<PartitionInfo, BackendError> {
     Ok(PartitionInfo { key, start: Offset(start), end: Offset(end) })
 }
 
-pub(super) fn create(db: &LocalDb, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError> {
+pub(super) fn create(
+    db: &LocalDb,
+    name: &TopicName,
+    partitions: u32,
+    settings: &TopicSettings,
+) -> Result<CreateTopic, BackendError> {
     if let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? {
         return read(db, name.as_str().as_bytes(), &value).map(CreateTopic::AlreadyThere);
     }
     let first = next_partition(db)?;
-    let numbers: Vec<u32> = (first..first + partitions).collect();
-    let stored = Stored { v: 1, incarnation: new_incarnation()?.0, partitions: numbers.clone() };
-    let value = serde_json::to_vec(&stored).expect("numbers have JSON");
-    let mut batch = WriteBatch::default();
-    batch.put_cf(db.family(keys::TOPICS), name.as_str(), value);
-    batch.put_cf(db.family("default"), keys::NEXT_PARTITION, (first + partitions).to_be_bytes());
-    db.write(batch, Durability::Synced)?;
-    Ok(CreateTopic::Created(TopicInfo {
+    let info = TopicInfo {
         name: name.clone(),
-        incarnation: Incarnation(stored.incarnation),
-        partitions: numbers
-            .into_iter()
+        incarnation: new_incarnation()?,
+        partitions: (first..first + partitions)
             .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
             .collect(),
-    }))
+        settings: *settings,
+    };
+    let mut batch = WriteBatch::default();
+    batch.put_cf(db.family(keys::TOPICS), name.as_str(), Stored::of(&info));
+    batch.put_cf(db.family("default"), keys::NEXT_PARTITION, (first + partitions).to_be_bytes());
+    db.write(batch, Durability::Synced)?;
+    Ok(CreateTopic::Created(info))
+}
+
+/// Puts settings in the place of a topic's; `false`: there is no such topic.
+pub(super) fn set(db: &LocalDb, name: &TopicName, settings: &TopicSettings) -> Result<bool, BackendError> {
+    let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? else { return Ok(false) };
+    let mut info = read(db, name.as_str().as_bytes(), &value)?;
+    info.settings = *settings;
+    let mut batch = WriteBatch::default();
+    batch.put_cf(db.family(keys::TOPICS), name.as_str(), Stored::of(&info));
+    db.write(batch, Durability::Synced)?;
+    Ok(true)
 }
 
 /// The key that the next partition gets.
@@ -126,14 +159,8 @@ pub(super) fn add_partitions(
     let added: Vec<PartitionInfo> =
         (first..first + more).map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) }).collect();
     info.partitions.extend(&added);
-    let stored = Stored {
-        v: 1,
-        incarnation: info.incarnation.0,
-        partitions: info.partitions.iter().map(|partition| partition.key).collect(),
-    };
-    let value = serde_json::to_vec(&stored).expect("numbers have JSON");
     let mut batch = WriteBatch::default();
-    batch.put_cf(db.family(keys::TOPICS), name.as_str(), value);
+    batch.put_cf(db.family(keys::TOPICS), name.as_str(), Stored::of(&info));
     batch.put_cf(db.family("default"), keys::NEXT_PARTITION, (first + more).to_be_bytes());
     db.write(batch, Durability::Synced)?;
     Ok(Some((info, added)))

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount, ReadLimit, Retain,
-    Retained, StoragePlugin, Tail, TopicInfo, Watermark,
+    Retained, StoragePlugin, Tail, TopicInfo, TopicSettings, Watermark,
 };
 
 pub(crate) const NAME: &str = "embedded log";
@@ -134,13 +134,23 @@ impl StoragePlugin for Embedded {
         catalog::topics(&self.db)
     }
 
-    fn create_topic(&self, name: &TopicName, partitions: u32) -> Result<CreateTopic, BackendError> {
+    fn create_topic(
+        &self,
+        name: &TopicName,
+        partitions: u32,
+        settings: &TopicSettings,
+    ) -> Result<CreateTopic, BackendError> {
         let _one_at_a_time = self.catalog.lock();
-        let created = catalog::create(&self.db, name, partitions)?;
+        let created = catalog::create(&self.db, name, partitions, settings)?;
         if let CreateTopic::Created(info) = &created {
             self.writer.know(&info.partitions)?;
         }
         Ok(created)
+    }
+
+    fn set_topic(&self, name: &TopicName, settings: &TopicSettings) -> Result<bool, BackendError> {
+        let _one_at_a_time = self.catalog.lock();
+        catalog::set(&self.db, name, settings)
     }
 
     fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {

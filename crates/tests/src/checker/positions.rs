@@ -1,34 +1,51 @@
-//! What is received is what was published, and a position belongs to one event for ever.
+//! What is received is what was published, and a position belongs to one event for ever, in one log of a topic.
 
 use std::collections::HashMap;
 
-use super::{Index, Rule, Violation};
-use crate::{DeadRow, Fact};
+use super::{Index, Rule, Violation, index::Place};
+use crate::Fact;
+
+/// What is at a position: an event, or a replayed copy of one.
+type What<'a> = (&'a str, bool);
+
+/// Which event is where.
+struct Places<'a, 'i> {
+    index: &'i Index<'a>,
+    of_position: HashMap<(&'a str, usize, Place), What<'a>>,
+    of_event: HashMap<(&'a str, &'a str), Place>,
+}
+
+impl<'a> Places<'a, '_> {
+    fn put(&mut self, topic: &'a str, what: What<'a>, place: Place, violations: &mut Vec<Violation>) {
+        let era = self.index.sent.get(what.0).map_or(Some(0), |sent| self.index.era(sent));
+        let Some(era) = era else { return };
+        let other = *self.of_position.entry((topic, era, place)).or_insert(what);
+        if other != what {
+            let detail = format!("and {} are both at {}/{} of {topic}", other.0, place.0, place.1);
+            violations.push(Violation::new(Rule::PositionReused, what.0, detail));
+        }
+        if what.1 {
+            return;
+        }
+        let known = *self.of_event.entry((topic, what.0)).or_insert(place);
+        if known != place {
+            let detail = format!("is at {known:?} and at {place:?} of {topic}");
+            violations.push(Violation::new(Rule::PositionReused, what.0, detail));
+        }
+    }
+}
 
 pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Violation>) {
-    let mut of_position: HashMap<(&str, u32, u64), &str> = HashMap::new();
-    let mut of_event: HashMap<(&str, &str), (u32, u64)> = HashMap::new();
-    let mut place = |topic, event, partition, offset, violations: &mut Vec<Violation>| {
-        let other = *of_position.entry((topic, partition, offset)).or_insert(event);
-        if other != event {
-            let detail = format!("and {other} are both at {partition}/{offset} of {topic}");
-            violations.push(Violation::new(Rule::PositionReused, event, detail));
-        }
-        let known = *of_event.entry((topic, event)).or_insert((partition, offset));
-        if known != (partition, offset) {
-            let detail = format!("is at {known:?} and at {:?} of {topic}", (partition, offset));
-            violations.push(Violation::new(Rule::PositionReused, event, detail));
-        }
-    };
+    let mut places = Places { index, of_position: HashMap::new(), of_event: HashMap::new() };
     for fact in facts {
         match fact {
-            Fact::Published { event, position: Some((partition, offset)) } => {
+            Fact::Published { event, position: Some(place), .. } => {
                 if let Some(sent) = index.sent.get(event.as_str()) {
-                    place(sent.topic, event, *partition, *offset, violations);
+                    places.put(sent.topic, (event, false), *place, violations);
                 }
             }
-            Fact::Delivered { topic, event, data, partition, offset, .. } => {
-                place(topic, event, *partition, *offset, violations);
+            Fact::Delivered { topic, event, data, partition, offset, copy_for, .. } => {
+                places.put(topic, (event, copy_for.is_some()), (*partition, *offset), violations);
                 match index.sent.get(event.as_str()) {
                     Some(sent) if sent.topic == topic => {
                         if sent.data != data {
@@ -42,18 +59,14 @@ pub(super) fn check(facts: &[Fact], index: &Index<'_>, violations: &mut Vec<Viol
                     }
                 }
             }
-            Fact::Browsed { topic, rows } => {
-                for DeadRow { event, partition, offset, .. } in rows {
-                    place(topic, event, *partition, *offset, violations);
+            Fact::Browsed { topic, rows, .. } => {
+                for row in rows {
+                    let of = index.of_row(topic, row);
+                    let place = (row.partition, row.offset);
+                    places.put(topic, (&row.event, of.2.is_some()), place, violations);
                 }
             }
-            Fact::Published { position: None, .. }
-            | Fact::Subscribed { .. }
-            | Fact::PublishSent { .. }
-            | Fact::AckSent { .. }
-            | Fact::AckAnswered { .. }
-            | Fact::Cursor { .. }
-            | Fact::Note(_) => {}
+            _ => {}
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Hand-made histories: a good one, and for each rule one that breaks it.
 
+mod operations;
+
 use super::*;
 use crate::{AckAnswer, DeadRow, History};
 
@@ -10,8 +12,13 @@ struct Story(History);
 impl Story {
     fn new() -> Self {
         let story = Self::default();
-        story.0.record(Fact::Subscribed { topic: "t".into(), group: "g".into() });
+        story.subscribed("t", "g", false);
         story
+    }
+
+    fn subscribed(&self, topic: &str, group: &str, auto: bool) -> &Self {
+        self.0.record(Fact::Subscribed { topic: topic.into(), group: group.into(), auto });
+        self
     }
 
     fn sent(&self, event: &str, key: Option<&str>) -> &Self {
@@ -21,7 +28,23 @@ impl Story {
     }
 
     fn accepted(&self, event: &str, offset: u64) -> &Self {
-        self.0.record(Fact::Published { event: event.into(), position: Some((0, offset)) });
+        self.answered(self.last_sent(event), event, Some((0, offset)), Some(false))
+    }
+
+    fn last_sent(&self, of: &str) -> Moment {
+        let facts = self.0.facts();
+        let is_it = |fact: &Fact| matches!(fact, Fact::PublishSent { event, .. } if event == of);
+        Moment(facts.iter().rposition(is_it).expect("it was sent"))
+    }
+
+    fn answered(
+        &self,
+        sent: Moment,
+        event: &str,
+        position: Option<(u32, u64)>,
+        duplicate: Option<bool>,
+    ) -> &Self {
+        self.0.record(Fact::Published { sent, event: event.into(), position, duplicate });
         self
     }
 
@@ -34,9 +57,24 @@ impl Story {
     }
 
     fn received(&self, asked: Moment, client: &str, event: &str, offset: u64, attempt: u32) -> String {
-        let delivery = format!("{event}-{client}-{attempt}-{}", asked.0);
+        self.handed(asked, None, 0, client, (event, offset, attempt), None)
+    }
+
+    fn handed(
+        &self,
+        asked: Moment,
+        stream: Option<u64>,
+        at_ms: u64,
+        client: &str,
+        (event, offset, attempt): (&str, u64, u32),
+        copy_for: Option<&str>,
+    ) -> String {
+        let delivery = format!("{event}-{client}-{attempt}-{}-{offset}", asked.0);
         self.0.record(Fact::Delivered {
             asked,
+            stream,
+            at_ms,
+            copy_for: copy_for.map(str::to_owned),
             client: client.into(),
             delivery: delivery.clone(),
             topic: "t".into(),
@@ -73,7 +111,8 @@ impl Story {
             partition: 0,
             offset: *offset,
         };
-        self.0.record(Fact::Browsed { topic: "t".into(), rows: rows.iter().map(row).collect() });
+        let asked = self.0.now();
+        self.0.record(Fact::Browsed { asked, topic: "t".into(), rows: rows.iter().map(row).collect() });
         self
     }
 
@@ -132,7 +171,7 @@ fn an_accepted_event_without_an_end_is_lost_and_an_unanswered_one_is_not() {
 fn events_from_before_the_subscription_are_not_due() {
     let story = Story::default();
     story.published("1", None, 0);
-    story.0.record(Fact::Subscribed { topic: "t".into(), group: "g".into() });
+    story.subscribed("t", "g", false);
     assert_eq!(story.broken(), []);
 }
 
@@ -161,7 +200,7 @@ fn an_event_has_one_end_and_one_dead_letter_that_stays() {
     story.published("1", None, 0);
     story.received(story.asked(), "a", "1", 0, 1);
     story.browsed(&[("1", 0)]).browsed(&[]);
-    assert_eq!(story.broken(), [Rule::DeadVanished]);
+    assert_eq!(story.broken(), [Rule::Lost, Rule::DeadVanished]);
     story.browsed(&[("1", 0)]);
     story.polled("a", "1", 0, 2);
     assert_eq!(story.broken(), [Rule::DeliveredAfterDeath, Rule::DeadVanished]);

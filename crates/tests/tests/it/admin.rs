@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use mesh_tests::{Client, Delivery, Reply, Seed, Server, Subscribe, event, pause, rounds, until};
+use mesh_tests::{Client, Delivery, Raw, Reply, Seed, Server, Subscribe, event, pause, rounds, until};
 use rand::RngExt;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -260,6 +260,44 @@ async fn partitions_whose_making_is_killed_are_there_or_not_and_every_event_come
 }
 
 #[tokio::test]
+async fn settings_whose_change_is_killed_are_the_old_or_the_new_ones_as_a_whole() -> Result<()> {
+    let seed = Seed::from_environment("ADMIN_SEED");
+    let mut server = server(1)?;
+    let mut client = server.start().await?;
+    let mut draw = seed.generator(4);
+    let (mut changed, mut before) = (0, Value::Null);
+    for round in 0..rounds("ADMIN_ROUNDS", 8) {
+        let what = || format!("round {round}, seed {}", seed.0);
+        let (window, bytes) = (60_000 + round, (2 << 20) + round);
+        let asked = client.clone();
+        // A timer takes a millisecond at least: some kills come without one.
+        let after = Duration::from_micros(draw.random_range(0..3_000).max(1_000) - 1_000);
+        let change = async move {
+            let body = json!({"topic": "t", "dedupWindowMs": window, "backlog": {"maxBytes": bytes}});
+            asked.administer("POST", "/admin/topics", &body).await
+        };
+        let answer = killed(&mut server, after, change).await;
+        client = server.start().await.with_context(what)?;
+        let described = client.admin("/admin/topics/t").await?;
+        let now = match described.status {
+            404 => Value::Null,
+            _ => {
+                let settings = described.expect(200)?.json()?["settings"].clone();
+                json!([settings["dedupWindowMs"], settings["backlog"]["maxBytes"]])
+            }
+        };
+        let new = json!([window, bytes]);
+        ensure!(now == before || now == new, "{now} is neither {before} nor {new}: {}", what());
+        let answered = answer.is_some_and(|reply| reply.status == 200 || reply.status == 201);
+        ensure!(!answered || now == new, "{new} was answered and is forgotten: {}", what());
+        changed += u32::from(now == new);
+        before = now;
+    }
+    println!("{changed} changes happened before the kill");
+    server.stop().await
+}
+
+#[tokio::test]
 async fn a_rejected_client_is_told_and_may_come_again() -> Result<()> {
     // covers: U116 U52
     let mut server = server(1)?;
@@ -268,6 +306,9 @@ async fn a_rejected_client_is_told_and_may_come_again() -> Result<()> {
     client.subscribed(&Subscribe::broadcast("c", "u")).await?;
     client.published("t", (0..3).map(event)).await?;
     assert_eq!(client.receive("c", 3, SOON).await?.len(), 3);
+    let mut stream = Raw::connect(server.traffic_port()).await?;
+    stream.send(b"GET /events/stream?clientId=c HTTP/1.1\r\nHost: t\r\n\r\n").await?;
+    ensure!(stream.read_head(SOON).await.starts_with("HTTP/1.1 200"), "a stream");
     let (asked, waiting) = (client.clone(), client.clone());
     let mut polls = JoinSet::new();
     polls.spawn(async move { waiting.poll_reply("c", 10, 30_000).await });
@@ -275,6 +316,8 @@ async fn a_rejected_client_is_told_and_may_come_again() -> Result<()> {
     assert_eq!(rejected, json!({"clientId": "c", "removed": 2}));
     polls.join_next().await.context("a poll")???.expect_error(410, "subscription_expired")?;
     client.poll_reply("c", 1, 0).await?.expect_error(410, "subscription_expired")?;
+    let rest = stream.read_until("0\r\n\r\n", 1, SOON).await;
+    ensure!(rest.ends_with("0\r\n\r\n") && !rest.contains("\ndata: "), "its stream ends: {rest:?}");
     post(&client, "/admin/client/reject?clientId=c").await?.expect_error(404, "unknown_client")?;
     assert_eq!(client.admin("/admin/subscriptions").await?.json()?, json!([]));
     client.subscribed(&Subscribe::load_balance("c", "t").group("g")).await?;

@@ -1,10 +1,13 @@
-//! Publisher deduplication through the binary: in parallel, in batches, and over a kill.
+//! Publisher deduplication through the binary: in parallel, in batches, and over kills in the middle of publishing.
+//! `ADMIN_ROUNDS` sets how many, `ADMIN_SEED` replays the moments.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Result, ensure};
-use mesh_tests::{Client, Server, Subscribe, event};
+use anyhow::{Context, Result, ensure};
+use mesh_tests::{Client, Seed, Server, Subscribe, event, pause, rounds};
+use rand::RngExt;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -63,5 +66,58 @@ async fn of_many_parallel_publishes_of_one_event_one_is_stored() -> Result<()> {
     ids.sort();
     assert_eq!(ids, ["1", "2", "3"]);
     assert_eq!(client.poll("c", 10, 200).await?.len(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_publishers_repeat_after_a_kill_is_there_once() -> Result<()> {
+    const EVENTS: usize = 40;
+    let seed = Seed::from_environment("ADMIN_SEED");
+    let (mut server, mut client) = started().await?;
+    let mut draw = seed.generator(5);
+    let mut kept = 0;
+    for round in 0..rounds("ADMIN_ROUNDS", 6) {
+        let what = || format!("round {round}, seed {}", seed.0);
+        let events: Vec<Value> = (0..EVENTS).map(|number| event(format!("{round}-{number}"))).collect();
+        let mut publishing = JoinSet::new();
+        for some in events.chunks(4) {
+            let (client, some) = (client.clone(), some.to_vec());
+            publishing.spawn(async move {
+                for (place, event) in some.iter().enumerate() {
+                    let answer = match place {
+                        0 => client.publish_batch("t", &some[..2]).await,
+                        _ => client.publish("t", event).await,
+                    };
+                    // The kill takes the answers of what is under way.
+                    if answer.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        pause(Duration::from_micros(draw.random_range(0..30_000))).await;
+        server.kill9();
+        publishing.join_all().await;
+        client = server.start().await.with_context(what)?;
+        for event in &events {
+            let answer = client.publish("t", event).await?.expect(202)?.json()?;
+            kept += usize::from(answer["duplicate"] == true);
+        }
+        let mut came: BTreeMap<String, usize> = BTreeMap::new();
+        loop {
+            let got = client.poll("c", 1_000, 300).await?;
+            if got.is_empty() {
+                break;
+            }
+            for delivery in &got {
+                ensure!(delivery.attempt == 1, "{delivery:?}: {}", what());
+                *came.entry(delivery.id()).or_default() += 1;
+            }
+            client.acked(&got).await?;
+        }
+        ensure!(came.len() == EVENTS, "{} of {EVENTS} came: {}", came.len(), what());
+        ensure!(came.values().all(|times| *times == 1), "{came:?}: {}", what());
+    }
+    println!("{kept} events were there when they were repeated");
     Ok(())
 }

@@ -12,17 +12,18 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use mesh_tests::{AckAnswer, History, Recorder, Server, Subscribe, event, sized, until};
+use mesh_tests::{AckAnswer, Client, History, Recorder, Server, Subscribe, event, sized, until};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 const MIB: usize = 1 << 20;
 
 /// A mounted file system of fixed size; unmounted when it goes out of use.
-struct SmallDisk(TempDir);
+pub(crate) struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    fn mount(mebibytes: u32) -> Result<Self> {
+    pub(crate) fn mount(mebibytes: u32) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("mesh-disk-").tempdir()?;
         let size = format!("size={mebibytes}m");
         let output =
@@ -36,12 +37,12 @@ impl SmallDisk {
         Ok(Self(folder))
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// A file that takes up to so many bytes, as many as there are.
-    fn ballast(&self, name: &str, bytes: usize) -> Result<PathBuf> {
+    pub(crate) fn ballast(&self, name: &str, bytes: usize) -> Result<PathBuf> {
         let path = self.path().join(name);
         let mut file = File::create(&path)?;
         let block = vec![7; 4_096];
@@ -61,7 +62,7 @@ impl Drop for SmallDisk {
 }
 
 /// A server on the disk without a watermark, so that the disk itself is the limit.
-fn server_on(disk: &SmallDisk) -> Result<Server> {
+pub(crate) fn server_on(disk: &SmallDisk) -> Result<Server> {
     Ok(Server::new()?
         .data(disk.path().join("data"))
         .key("eventmesh.storage.lowWatermark", 0)
@@ -108,7 +109,7 @@ async fn exhaust_the_ledger(recorder: &Recorder) -> Result<()> {
 
 #[tokio::test]
 async fn a_full_disk_refuses_acks_loses_nothing_and_heals_without_a_restart() -> Result<()> {
-    // covers: U66  proves: FM-1
+    // covers: U66 U117  proves: FM-1
     let history = History::new();
     let disk = SmallDisk::mount(128)?;
     let mut server = server_on(&disk)?;
@@ -135,6 +136,11 @@ async fn a_full_disk_refuses_acks_loses_nothing_and_heals_without_a_restart() ->
     let rest = disk.ballast("rest", 200 * MIB)?;
     println!("{accepted} large events fitted");
     exhaust_the_ledger(&recorder).await?;
+    let (status, down) = health(&recorder.client, "ledger").await?;
+    ensure!(status == "DOWN" && down["status"] == "DOWN", "{status}: {down}");
+    ensure!(down["reason"].as_str().is_some_and(|reason| reason.contains("space")), "{down}");
+    let since = down["sinceMs"].as_u64().context("since when it is down")?;
+    recorder.client.admin_with("GET", "/admin/ready", &[]).await?.expect(200)?;
 
     let pending = async |recorder: &Recorder| -> Result<u64> {
         let clients = recorder.client.admin("/admin/clients?topic=t").await?.expect(200)?.json()?;
@@ -181,6 +187,8 @@ async fn a_full_disk_refuses_acks_loses_nothing_and_heals_without_a_restart() ->
     })
     .await?;
     println!("healed {:?} after space came back", freed.elapsed());
+    let (_, up) = health(&recorder.client, "ledger").await?;
+    ensure!(up["status"] == "UP" && up.get("sinceMs").is_none(), "it was down since {since}: {up}");
     // 40 acked before it filled, some while it was full, one when it had healed; the rest is held by the client.
     for delivery in &held[..held.len() - 1] {
         recorder.ack(delivery).await?;
@@ -195,6 +203,12 @@ async fn a_full_disk_refuses_acks_loses_nothing_and_heals_without_a_restart() ->
     ensure!(more.is_empty(), "{} came again after a restart", more.len());
     history.must_hold("a full disk that healed, after a restart");
     Ok(())
+}
+
+/// The status of the process, and what one component says of itself. Health answers 200 whatever it says.
+async fn health(client: &Client, component: &str) -> Result<(String, Value)> {
+    let health = client.admin("/admin/health").await?.expect(200)?.json()?;
+    Ok((health["status"].as_str().unwrap_or_default().to_owned(), health["components"][component].clone()))
 }
 
 /// Draining waits for nothing to be pending; the noise of the other group always is.
@@ -240,6 +254,10 @@ async fn below_the_watermark_publishing_stops_and_acknowledging_goes_on() -> Res
         client.publish("t", &event("refused")).await.ok().filter(|reply| reply.status != 202)
     });
     reply.await?.expect_error(507, "storage_low")?;
+    let (status, log) = health(&client, "log").await?;
+    ensure!(status == "DEGRADED" && log["status"] == "DEGRADED", "{status}: {log}");
+    ensure!(log["reason"].is_string() && log["sinceMs"].is_u64(), "{log}");
+    client.admin_with("GET", "/admin/ready", &[]).await?.expect(200)?;
     client.acked(&held).await?;
     assert_eq!(client.receive("c", 5, Duration::from_secs(10)).await?.len(), 5);
     std::fs::remove_file(ballast)?;
@@ -247,5 +265,6 @@ async fn below_the_watermark_publishing_stops_and_acknowledging_goes_on() -> Res
         client.publish("t", &event("taken")).await.ok().filter(|reply| reply.status == 202)
     })
     .await?;
+    assert_eq!(health(&client, "log").await?.0, "UP");
     Ok(())
 }

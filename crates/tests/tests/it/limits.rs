@@ -10,13 +10,6 @@ use tokio::time::Instant;
 const SOON: Duration = Duration::from_secs(10);
 const EVENT: &str = "application/cloudevents+json";
 
-/// Resident memory of the server in KiB.
-fn resident(server: &Server) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid().context("it runs")?))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).context("VmRSS")?;
-    Ok(line.split_whitespace().nth(1).context("a number")?.parse()?)
-}
-
 async fn it_still_works(client: &Client) -> Result<()> {
     let start = Instant::now();
     client.publish("works", &event(1)).await?.expect(202)?;
@@ -224,12 +217,12 @@ async fn a_client_that_never_acknowledges_is_bounded_and_alone() -> Result<()> {
             client.ack_many(&ids).await?.expect(200)?;
         }
         if round == 10 {
-            after_a_third = resident(&server)?;
+            after_a_third = server.resident_kib()?;
         }
     }
     assert_eq!((held, worked), (1_000, 15_000));
     assert_eq!(client.pending().await?, 1_000);
-    let grown = resident(&server)?.saturating_sub(after_a_third);
+    let grown = server.resident_kib()?.saturating_sub(after_a_third);
     ensure!(grown < 64 << 10, "the server grew by {grown} KiB while one client held 1,000 deliveries");
     Ok(())
 }

@@ -2,14 +2,18 @@
 
 mod acks;
 mod admin;
+mod codes;
 mod config;
 mod corruption;
 mod crash;
 mod damage;
+mod dead_letters;
 mod dedup;
 mod disk_full;
 mod documents;
+mod kills;
 mod limits;
+mod metrics;
 mod openapi;
 mod poll;
 mod preserve;
@@ -19,3 +23,4 @@ mod settings;
 mod stop;
 mod streams;
 mod subscribe;
+mod topics;

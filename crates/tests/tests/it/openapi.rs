@@ -1,120 +1,17 @@
 //! The API document held against the process that serves it: what it answers to bad and to good input is what the
 //! document says, by status, media type and required members.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
-use mesh_tests::{Client, Reply, Server, Subscribe, TOKEN, event};
-use serde_json::{Map, Value, json};
+use mesh_tests::{Server, Subscribe, document, event, operations};
+use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(20);
-
-/// One operation of the document.
-struct Operation<'a> {
-    method: String,
-    path: &'a str,
-    described: &'a Value,
-}
-
-impl Operation<'_> {
-    fn is_admin(&self) -> bool {
-        self.described["tags"][0] == "admin"
-    }
-
-    /// Its path with names for what is in braces.
-    fn path(&self, name: &str) -> String {
-        self.path.replace("{topic}", name).replace("{group}", name)
-    }
-
-    async fn call(&self, client: &Client, path: &str, kind: &str, body: &str, token: bool) -> Result<Reply> {
-        let token = format!("Bearer {}", if token { TOKEN } else { "nobody's" });
-        let headers = [("content-type", kind), ("authorization", token.as_str())];
-        if self.is_admin() {
-            client.admin_call(&self.method, path, &headers, body.to_owned()).await
-        } else {
-            client.call(&self.method, path, &headers[..1], body.to_owned(), SOON).await
-        }
-    }
-
-    /// The answer is one that the document lists for this operation.
-    fn check(&self, document: &Value, reply: &Reply, asked: &str) -> Result<()> {
-        let what = format!("{} {asked}: {reply}", self.method);
-        let response = self.described["responses"].get(reply.status.to_string());
-        let content = response.with_context(|| format!("a status that is not listed: {what}"))?["content"]
-            .as_object()
-            .with_context(|| format!("no content: {what}"))?;
-        let sent = reply.header("content-type").unwrap_or_default();
-        let kind = sent.split(';').next().unwrap_or_default();
-        let schema = &content.get(kind).with_context(|| format!("{sent} is not listed: {what}"))?["schema"];
-        let body = if kind == "application/json" {
-            reply.json()?
-        } else {
-            Value::String(String::from_utf8_lossy(&reply.body).into_owned())
-        };
-        matches(document, schema, &body).map_err(|error| anyhow::anyhow!("{error}: {what}"))
-    }
-}
-
-fn operations(document: &Value) -> Result<Vec<Operation<'_>>> {
-    let mut operations = Vec::new();
-    for (path, methods) in document["paths"].as_object().context("paths")? {
-        for (method, described) in methods.as_object().context("methods")? {
-            operations.push(Operation { method: method.to_ascii_uppercase(), path, described });
-        }
-    }
-    Ok(operations)
-}
-
-/// Holds a value against what of JSON Schema the document uses.
-fn matches(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
-    if let Some(to) = schema["$ref"].as_str() {
-        let target = document.pointer(&to[1..]).ok_or_else(|| format!("{to} leads nowhere"))?;
-        return matches(document, target, value);
-    }
-    for choice in ["oneOf", "anyOf"] {
-        if let Some(schemas) = schema[choice].as_array() {
-            let fits = schemas.iter().any(|schema| matches(document, schema, value).is_ok());
-            return if fits { Ok(()) } else { Err(format!("{value} is none of {schemas:?}")) };
-        }
-    }
-    let right_type = match schema["type"].as_str() {
-        Some("object") => value.is_object(),
-        Some("array") => value.is_array(),
-        Some("string") => value.is_string(),
-        Some("integer") => value.is_u64(),
-        Some("boolean") => value.is_boolean(),
-        Some("null") => value.is_null(),
-        _ => true,
-    };
-    let listed = schema["enum"].as_array().is_none_or(|words| words.contains(value));
-    if !right_type || !listed {
-        return Err(format!("{value} is not {schema}"));
-    }
-    if let Some(members) = value.as_object() {
-        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            if !members.contains_key(name) {
-                return Err(format!("{name} is missing in {value}"));
-            }
-        }
-        let none = Map::new();
-        let known = schema["properties"].as_object().unwrap_or(&none);
-        for (name, member) in members {
-            match known.get(name) {
-                Some(schema) => matches(document, schema, member)?,
-                None if schema["additionalProperties"].is_object() => {
-                    matches(document, &schema["additionalProperties"], member)?;
-                }
-                // What is not listed would be news to readers of the document.
-                None if !known.is_empty() => return Err(format!("{name} is not described in {schema}")),
-                None => {}
-            }
-        }
-    }
-    for item in value.as_array().into_iter().flatten() {
-        matches(document, &schema["items"], item)?;
-    }
-    Ok(())
-}
 
 /// What both ports serve without being asked for a credential.
 #[tokio::test]
@@ -133,12 +30,6 @@ async fn it_says_what_is_open() -> Result<()> {
     }
     client.call("POST", "/openapi.json", &[], "", SOON).await?.expect_error(405, "method_not_allowed")?;
     Ok(())
-}
-
-async fn document(client: &Client) -> Result<Value> {
-    let document = client.get("/openapi.json").await?.expect(200)?.json()?;
-    ensure!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")), "{document}");
-    Ok(document)
 }
 
 #[tokio::test]
@@ -260,6 +151,34 @@ async fn the_page_lists_the_codes_of_the_document() -> Result<()> {
         let (Some(status), Some(codes)) = (cells.next(), cells.next()) else { break };
         rows.insert(status.to_owned(), codes.to_owned());
     }
+    assert_eq!(rows, served);
+    Ok(())
+}
+
+/// Every row names a route of the document, with a parameter that it has, and every route has a row.
+#[tokio::test]
+async fn the_page_lists_the_routes_of_the_document() -> Result<()> {
+    // covers: U08
+    let mut server = Server::new()?;
+    let document = document(&server.start().await?).await?;
+    let operations = operations(&document)?;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http-api.md");
+    let page = std::fs::read_to_string(page)?;
+    let mut rows = BTreeSet::new();
+    for line in page.lines().skip_while(|line| *line != "| route | what it does |").skip(2) {
+        let Some(route) = line.strip_prefix("| `").and_then(|rest| rest.split('`').next()) else { break };
+        let (method, path) = route.split_once(' ').with_context(|| format!("no method: {line}"))?;
+        let (path, parameter) = path.split_once('?').unwrap_or((path, ""));
+        let operation = operations.iter().find(|of| of.method == method && of.path == path);
+        let operation = operation.with_context(|| format!("{method} {path} is not in the document"))?;
+        if let Some(name) = parameter.strip_suffix('=') {
+            let named = operation.described["parameters"].as_array().into_iter().flatten();
+            ensure!(named.clone().any(|of| of["name"] == name && of["in"] == "query"), "{line}: no {name}");
+        }
+        ensure!(rows.insert((method.to_owned(), path.to_owned())), "twice: {line}");
+    }
+    let served: BTreeSet<(String, String)> =
+        operations.iter().map(|of| (of.method.clone(), of.path.to_owned())).collect();
     assert_eq!(rows, served);
     Ok(())
 }

@@ -73,6 +73,10 @@ keys! {
     "eventmesh.storage.retention.maxBytes", Fallback::Unset("no limit"),
     "How many bytes of a topic are kept of what every group is done with.";
 
+    RETENTION_INTERVAL: Span = Span { min_ms: 100, max_ms: 3_600_000, zero_means: None },
+    "eventmesh.storage.retention.checkInterval", Fallback::Value("30s"),
+    "How often retention and the backlog limits are looked at: a topic may pass its limits for so long.";
+
     BACKLOG_MAX_AGE: Span = Span { min_ms: MINUTE_MS, max_ms: CENTURY_MS, zero_means: Some("for ever") },
     "eventmesh.storage.backlog.maxAge", Fallback::Value("14d"),
     "How long events are kept that some group has not done. What is older is dropped, counted, and shown to the \

@@ -117,6 +117,7 @@ pub(crate) fn dead_letter(of: &GroupId, offset: u64) -> DeadLetter {
         offset: Offset(offset),
         reason: EndReason::AttemptsExhausted,
         attempts: 6,
+        last_error: "out of stock".into(),
         first_ms: 1,
         last_ms: 2,
         dead_at_ms: 3,

@@ -26,12 +26,12 @@ keys! {
     "eventmesh.publish.dedup.window", Fallback::Value("0"),
     "How long an event is recognised by its `source` and `id` when it is published again to the same topic: it is \
      answered 202 with `\"duplicate\":true` and its first position, and not stored again. Also across a restart, \
-     which reads the window's part of the log.";
+     which reads the window's part of the log. A topic can have a window of its own (`POST /admin/topics`).";
 
     DEDUP_MAX: Count = Count { min: 1_000, max: 100_000_000 },
     "eventmesh.publish.dedup.maxEvents", Fallback::Value("1000000"),
-    "How many events of the window are remembered, about 100 bytes of memory each; past it the oldest are \
-     forgotten first, and counted.";
+    "How many events of the windows of all topics are remembered, about 140 bytes of memory each; past it those are \
+     forgotten first whose window ends first, and counted.";
 
     JAVA_COMPATIBLE: Switch = Switch,
     "eventmesh.frame.javaCompatible", Fallback::Value("false"),
