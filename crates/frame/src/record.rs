@@ -6,6 +6,7 @@
 //! beside it. `docs/storage-format.md` has the layout with examples; a test reads them.
 
 use bytes::{Buf, Bytes};
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::{
@@ -120,7 +121,13 @@ impl Record {
         if !part.is_empty() {
             return Err(corrupt("the types are longer than they say"));
         }
-        types.record_with(frame)
+        let record = types.record_with(frame)?;
+        // No checksum says that the form is the one of this data.
+        let data = record.event.frame().data_ref();
+        if record.event.form() == DataForm::Json && serde_json::from_slice::<&RawValue>(data).is_err() {
+            return Err(corrupt("the data is not of its form"));
+        }
+        Ok(record)
     }
 
     fn types_len(&self) -> usize {
