@@ -1,11 +1,12 @@
-# What people run and what CI runs. Everything is stock cargo behind two scripts: one installs the
-# system packages that are missing, one compiles RocksDB once for all profiles.
+# What people run and what CI runs. Everything is stock cargo behind three scripts: one installs the
+# system packages that are missing, one compiles RocksDB once for all profiles, one installs what the
+# tests hold the server against.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: run build test system native format lint doc unit reference bench-publish bench-consume
+.PHONY: run build test system native peers format lint doc unit reference bench-publish bench-consume
 
 # Arguments of the server: make run ARGS=-Deventmesh.http.port=8080
 ARGS ?=
@@ -18,13 +19,18 @@ build: system
 	$(NATIVE); cargo build --release --bin eventmesh
 
 # The whole gate.
-test: system native format lint doc unit
+test: system native peers format lint doc unit
 
 system:
 	scripts/system-packages
 
 native:
 	scripts/step rocksdb true
+
+# What others wrote and the tests hold the server against.
+peers:
+	scripts/system-packages --peers
+	scripts/step peers scripts/peers
 
 format:
 	scripts/step format cargo fmt --all --check

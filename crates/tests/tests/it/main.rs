@@ -11,6 +11,7 @@ mod disk_full;
 mod documents;
 mod limits;
 mod openapi;
+mod peers;
 mod poll;
 mod preserve;
 mod publish;
