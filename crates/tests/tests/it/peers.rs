@@ -36,7 +36,8 @@ impl Peers {
         ensure!(asked.status.success(), "the peers are not installed: {said}");
         let paths = String::from_utf8(asked.stdout)?;
         let mut paths = paths.lines().map(PathBuf::from);
-        let mut next = || paths.next().context("scripts/peers --where names an interpreter, a folder, a browser");
+        let mut next =
+            || paths.next().context("scripts/peers --where names an interpreter, a folder, a browser");
         Ok(Self { python: next()?, modules: next()?, chromium: next()? })
     }
 
@@ -185,7 +186,14 @@ async fn fuzz(peers: &Peers, port: u16, document: &Path, operations: &[&str]) ->
     // The schemas say what shape input has, not all that it must hold to.
     program.args(["--exclude-checks", "positive_data_acceptance,negative_data_rejection"]);
     program.args(["--max-examples", &setting("FUZZ_EXAMPLES", "30"), "--seed", &setting("FUZZ_SEED", "1")]);
-    program.args(["--generation-database", "none", "--no-color", "--warnings", "off", "--continue-on-failure"]);
+    program.args([
+        "--generation-database",
+        "none",
+        "--no-color",
+        "--warnings",
+        "off",
+        "--continue-on-failure",
+    ]);
     let text = succeeds(program).await?;
     ensure!(text.contains(" passed") && !text.contains("0 generated"), "it tested nothing:\n{text}");
     println!("{text}");
