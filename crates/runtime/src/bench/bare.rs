@@ -12,6 +12,7 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
     routing::{get, post},
+    serve::ListenerExt as _,
 };
 use clap::Args;
 use http::StatusCode;
@@ -58,6 +59,12 @@ impl BareServer {
     pub(super) async fn serve(self) -> anyhow::Result<()> {
         let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], self.port))).await?;
         println!("listening on {}", listener.local_addr()?);
+        // Small events would wait for the confirmation of those before otherwise.
+        let listener = listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "the connection had ended");
+            }
+        });
         let (all, _) = broadcast::channel(1_024);
         let router = Router::new()
             .route("/events/publish", post(accept))
