@@ -232,7 +232,7 @@ pub struct Lane {
     /// Offsets anybody may take now.
     free: BTreeSet<u64>,
     /// Offsets that continue a member's run of a key: only that member may take them now.
-    runs: HashMap<Member, BTreeSet<u64>>,
+    runs: BTreeMap<Member, BTreeSet<u64>>,
     timers: BTreeSet<(u64, u64)>,
     condemned: BTreeSet<u64>,
 }
