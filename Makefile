@@ -6,7 +6,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: run build test system native peers format lint doc unit reference bench-publish bench-consume
+.PHONY: run build test system native peers format lint doc unit reference bench-publish bench-consume \
+  bench-fanout bench-latency bench-memory
 
 # Arguments of the server: make run ARGS=-Deventmesh.http.port=8080
 ARGS ?=
@@ -57,3 +58,15 @@ bench-publish: build
 # Poll and acknowledge with 16 clients on the embedded log; medians of five, as JSON.
 bench-consume: build
 	target/release/eventmesh bench consume-suite $(ARGS)
+
+# 20 events a second to 1,000 streams, with and without acks, beside bare streams in turns; as JSON.
+bench-fanout: build
+	target/release/eventmesh bench fanout-suite $(ARGS)
+
+# 1,000 events a second to one subscriber, by stream and by poll, beside a bare stream; as JSON.
+bench-latency: build
+	target/release/eventmesh bench latency-suite $(ARGS)
+
+# What an idle stream and an idle subscription take, beside bare streams; as JSON.
+bench-memory: build
+	target/release/eventmesh bench memory-suite $(ARGS)

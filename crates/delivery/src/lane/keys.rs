@@ -120,6 +120,12 @@ impl Keys {
         }
     }
 
+    /// Nothing is outstanding: gives back what that took.
+    pub(super) fn keep_no_nodes(&mut self) {
+        debug_assert!(self.outstanding.is_empty(), "a key without an entry");
+        self.outstanding = BTreeMap::new();
+    }
+
     /// The first waiting event of a key, and who alone may take it (`None`: anybody).
     pub(super) fn head(&self, key: u64) -> Option<(u64, Option<Member>)> {
         let state = self.outstanding.get(&key)?;

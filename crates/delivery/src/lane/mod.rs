@@ -237,6 +237,8 @@ pub struct Lane {
     condemned: BTreeSet<u64>,
 }
 
+const _: () = assert!(size_of::<Lane>() <= 256, "there is a lane for each group and partition");
+
 impl Lane {
     /// Which lane.
     pub fn key(&self) -> LaneKey {
@@ -440,5 +442,18 @@ impl Lane {
             self.keys.ends(key, offset);
             self.place_key(key, now);
         }
+        if self.entries.is_empty() {
+            self.keep_no_nodes();
+        }
+    }
+
+    /// Emptied trees keep a node each, more than a kilobyte together, and most lanes are empty most of the time.
+    fn keep_no_nodes(&mut self) {
+        self.entries = BTreeMap::new();
+        self.free = BTreeSet::new();
+        self.runs = BTreeMap::new();
+        self.timers = BTreeSet::new();
+        self.condemned = BTreeSet::new();
+        self.keys.keep_no_nodes();
     }
 }

@@ -2,6 +2,7 @@
 
 mod acks;
 mod admin;
+mod bench;
 mod config;
 mod corruption;
 mod crash;
