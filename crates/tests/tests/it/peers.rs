@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use mesh_tests::{Client, Server, Subscribe, TOKEN, event, id_of, keyed, within};
+use mesh_tests::{Server, Subscribe, TOKEN, event, id_of, keyed, rounds, within};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
@@ -56,9 +56,9 @@ impl Peers {
 }
 
 /// Runs a program to its end, which must be a good one; gives what it printed.
-async fn succeeds(mut command: Command) -> Result<String> {
+async fn succeeds(mut command: Command, most: Duration) -> Result<String> {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = within("the program", LONG, output).await?.with_context(|| format!("{command:?}"))?;
+    let output = within("the program", most, output).await?.with_context(|| format!("{command:?}"))?;
     let text = String::from_utf8([output.stdout, output.stderr].concat())?;
     ensure!(output.status.success(), "{command:?} ended with {}:\n{text}", output.status);
     Ok(text)
@@ -75,7 +75,7 @@ async fn the_python_sdk_gets_back_what_it_published() -> Result<()> {
     server.start().await?;
     let mut program = peers.python("cloudevents_sdk.py");
     program.arg(traffic(&server));
-    let text = succeeds(program).await?;
+    let text = succeeds(program, LONG).await?;
     ensure!(text.contains("all events came back equal"), "{text}");
     Ok(())
 }
@@ -87,7 +87,7 @@ async fn the_javascript_sdk_gets_back_what_it_published() -> Result<()> {
     server.start().await?;
     let mut program = peers.javascript("cloudevents_sdk.mjs");
     program.arg(traffic(&server));
-    let text = succeeds(program).await?;
+    let text = succeeds(program, LONG).await?;
     ensure!(text.contains("all events came back equal"), "{text}");
     Ok(())
 }
@@ -177,7 +177,7 @@ async fn a_page_receives_by_event_source_and_goes_on_after_a_kill() -> Result<()
 /// Runs the fuzzer over some operations of the document: no 5xx, and no status, media type, header or body that
 /// is not in the document.
 async fn fuzz(peers: &Peers, port: u16, document: &Path, operations: &[&str]) -> Result<()> {
-    let setting = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
+    let (examples, seed) = (rounds("FUZZ_EXAMPLES", 30), rounds("FUZZ_SEED", 1));
     let mut program = Command::new(peers.python.with_file_name("schemathesis"));
     program.current_dir(document.parent().context("a folder")?);
     program.arg("run").arg(document).arg("--url").arg(format!("http://127.0.0.1:{port}"));
@@ -185,28 +185,12 @@ async fn fuzz(peers: &Peers, port: u16, document: &Path, operations: &[&str]) ->
     program.args(["--phases", "examples,coverage,fuzzing", "--checks", "all"]);
     // The schemas say what shape input has, not all that it must hold to.
     program.args(["--exclude-checks", "positive_data_acceptance,negative_data_rejection"]);
-    program.args(["--max-examples", &setting("FUZZ_EXAMPLES", "30"), "--seed", &setting("FUZZ_SEED", "1")]);
-    program.args([
-        "--generation-database",
-        "none",
-        "--no-color",
-        "--warnings",
-        "off",
-        "--continue-on-failure",
-    ]);
-    let text = succeeds(program).await?;
-    ensure!(text.contains(" passed") && !text.contains("0 generated"), "it tested nothing:\n{text}");
+    program.args(["--max-examples", &examples.to_string(), "--seed", &seed.to_string()]);
+    program.args(["--request-timeout", "60", "--generation-database", "none"]);
+    program.args(["--no-color", "--warnings", "off", "--continue-on-failure"]);
+    let text = succeeds(program, LONG * (2 + examples / 30)).await?;
+    ensure!(text.contains(" generated, ") && !text.contains(" 0 generated"), "it tested nothing:\n{text}");
     println!("{text}");
-    Ok(())
-}
-
-/// What the fuzzer names most, so that it finds something: a client, a topic and a group called `0`.
-async fn seed(client: &Client) -> Result<()> {
-    client.subscribed(&Subscribe::load_balance("0", "0").group("0").max_attempts(1)).await?;
-    client.published("0", (0..20).map(event)).await?;
-    let delivered = client.receive("0", 1, Duration::from_secs(20)).await?;
-    let reject = json!({"deliveryId": delivered[0].delivery_id, "reason": "seed"});
-    client.post("/events/reject", &reject).await?.expect(200)?;
     Ok(())
 }
 
@@ -218,12 +202,32 @@ async fn a_fuzzer_finds_no_server_error_and_nothing_undocumented() -> Result<()>
     let document = server.home().join("openapi.json");
     std::fs::write(&document, &client.get("/openapi.json").await?.expect(200)?.body)?;
     let (traffic, admin) = (server.traffic_port(), server.admin_port());
-    // An open stream never ends and the fuzzer would wait for it: this is asked while there is no client that one
-    // could be opened for.
-    fuzz(&peers, traffic, &document, &["--include-operation-id", "stream"]).await?;
-    seed(&client).await?;
-    fuzz(&peers, traffic, &document, &["--exclude-tag", "admin", "--exclude-operation-id", "stream"]).await?;
+    let stream = ["--include-operation-id", "stream"];
+    let poll = ["--include-operation-id", "poll"];
+
+    // An open stream never ends, and a poll waits for up to a minute: first while there is no client that could
+    // have one.
+    fuzz(&peers, traffic, &document, &[stream, poll].concat()).await?;
+
+    // Then polls of a client that never has to wait. The fuzzer's favourite name is `0`.
+    client.subscribed(&Subscribe::load_balance("0", "0").group("0").set("ack", "auto")).await?;
+    for _ in 0..20 {
+        let events: Vec<Value> = (0..1_000).map(event).collect();
+        client.publish_batch("0", &events).await?.expect(202)?;
+    }
+    fuzz(&peers, traffic, &document, &poll).await?;
+
+    // The rest finds that client, and a dead letter.
+    client.subscribed(&Subscribe::load_balance("1", "0").group("1").max_attempts(1)).await?;
+    client.published("0", [event("dies")]).await?;
+    let delivered = client.receive("1", 1, Duration::from_secs(20)).await?;
+    let reject = json!({"deliveryId": delivered[0].delivery_id, "reason": "to be found"});
+    client.post("/events/reject", &reject).await?.expect(200)?;
+    let others =
+        ["--exclude-tag", "admin", "--exclude-operation-id", "stream", "--exclude-operation-id", "poll"];
+    fuzz(&peers, traffic, &document, &others).await?;
     fuzz(&peers, admin, &document, &["--include-tag", "admin"]).await?;
+
     let log = server.log();
     let bad: Vec<&str> =
         log.lines().filter(|line| line.contains(" ERROR ") || line.contains("panicked")).collect();
