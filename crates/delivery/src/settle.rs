@@ -6,6 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use mesh_frame::{Offset, PartitionId, TenantId};
 use mesh_rocks::Durability;
 use mesh_state::positions::{CommitError, PositionBatch};
@@ -112,12 +113,20 @@ impl Inner {
                 by_group.entry(delivery.group).or_default().push((place, delivery));
             }
         }
-        let mut rejected = Vec::new();
+        // Side by side: the groups of an array share commits instead of waiting for one after the other.
+        let mut settling = FuturesUnordered::new();
         for (number, deliveries) in by_group {
             let Some(group) = self.group(number).filter(|group| group.id.tenant == *tenant) else {
                 continue;
             };
-            match self.settle_in(&group, &deliveries, verb).await {
+            settling.push(async move {
+                let results = self.settle_in(&group, &deliveries, verb).await;
+                (group, deliveries, results)
+            });
+        }
+        let mut rejected = Vec::new();
+        while let Some((group, deliveries, results)) = settling.next().await {
+            match results {
                 Ok(results) => {
                     for ((place, delivery), settled) in deliveries.iter().zip(results) {
                         if settled {
@@ -133,6 +142,7 @@ impl Inner {
                 }
             }
         }
+        drop(settling);
         if matches!(verb, Verb::Reject) && !rejected.is_empty() {
             self.await_burials(&rejected, &mut outcomes).await;
         }
