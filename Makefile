@@ -1,11 +1,13 @@
-# What people run and what CI runs. Everything is stock cargo behind two scripts: one installs the
-# system packages that are missing, one compiles RocksDB once for all profiles.
+# What people run and what CI runs. Everything is stock cargo behind three scripts: one installs the
+# system packages that are missing, one compiles RocksDB once for all profiles, one installs what the
+# tests hold the server against.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: run build test system native format lint doc unit reference bench-publish bench-consume bench-gate
+.PHONY: run build test system native peers format lint doc unit reference bench-publish bench-consume \
+  bench-fanout bench-latency bench-memory bench-gate
 
 # Arguments of the server: make run ARGS=-Deventmesh.http.port=8080
 ARGS ?=
@@ -18,13 +20,18 @@ build: system
 	$(NATIVE); cargo build --release --bin eventmesh
 
 # The whole gate.
-test: system native format lint doc unit
+test: system native peers format lint doc unit
 
 system:
 	scripts/system-packages
 
 native:
 	scripts/step rocksdb true
+
+# What others wrote and the tests hold the server against.
+peers:
+	scripts/system-packages --peers
+	scripts/step peers scripts/peers
 
 format:
 	scripts/step format cargo fmt --all --check
@@ -55,3 +62,14 @@ bench-consume: build
 # The security gate: rules, quotas, a whole admission, an audit record.
 bench-gate:
 	cargo bench -p mesh-gate --bench gate -- $(ARGS)
+# 20 events a second to 1,000 streams, with and without acks, beside bare streams in turns; as JSON.
+bench-fanout: build
+	target/release/eventmesh bench fanout-suite $(ARGS)
+
+# 1,000 events a second to one subscriber, by stream and by poll, beside a bare stream; as JSON.
+bench-latency: build
+	target/release/eventmesh bench latency-suite $(ARGS)
+
+# What an idle stream and an idle subscription take, beside bare streams; as JSON.
+bench-memory: build
+	target/release/eventmesh bench memory-suite $(ARGS)

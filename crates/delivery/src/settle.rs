@@ -6,6 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use mesh_frame::{Offset, PartitionId, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::positions::{CommitError, LastError, PositionBatch};
@@ -178,9 +179,17 @@ impl Inner {
                     .push((place, *delivery));
             }
         }
-        let mut rejected = Vec::new();
+        // Side by side: the groups of an array share commits instead of waiting for one after the other.
+        let mut settling = FuturesUnordered::new();
         for (group, deliveries) in by_group.into_values() {
-            match self.settle_in(group, &deliveries, verb).await {
+            settling.push(async move {
+                let results = self.settle_in(group, &deliveries, verb).await;
+                (group, deliveries, results)
+            });
+        }
+        let mut rejected = Vec::new();
+        while let Some((group, deliveries, results)) = settling.next().await {
+            match results {
                 Ok(results) => {
                     for ((place, delivery), settled) in deliveries.iter().zip(results) {
                         if settled {
@@ -196,6 +205,7 @@ impl Inner {
                 }
             }
         }
+        drop(settling);
         if matches!(verb, Verb::Reject { .. }) && !rejected.is_empty() {
             self.await_burials(&rejected, &mut outcomes).await;
         }

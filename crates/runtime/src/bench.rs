@@ -6,9 +6,14 @@
 
 mod bare;
 mod consume;
+mod deliver;
+mod deliver_suite;
+mod memory;
 mod process;
 mod publish;
 mod raw;
+mod sse;
+mod subject;
 mod suite;
 
 use std::process::ExitCode;
@@ -22,12 +27,23 @@ pub(crate) enum BenchCommand {
     Publish(publish::PublishLoad),
     /// Poll and acknowledge from a running server and print the result as JSON
     Consume(consume::ConsumeLoad),
-    /// Serve a bare endpoint that reads a body and answers 202; the yardstick of the suites
+    /// Publish at a constant rate to many subscribers and print when they had it as JSON
+    Fanout(deliver::DeliverLoad),
+    /// Publish at a constant rate to one subscriber and print when it had it as JSON
+    Latency(deliver::LatencyLoad),
+    /// Serve bare endpoints, one that answers 202 and one that gives what it gets to streams; the yardstick of
+    /// the suites
     Bare(bare::BareServer),
     /// Measure publishing, memory and embedded, against the bare endpoint, in turns
     PublishSuite(suite::SuiteOptions),
     /// Measure poll and ack on the embedded log
     ConsumeSuite(suite::SuiteOptions),
+    /// Measure the way to 1,000 streams, with and without acks, against bare streams, in turns
+    FanoutSuite(suite::SuiteOptions),
+    /// Measure the way to one subscriber, by stream and by poll, against a bare stream, in turns
+    LatencySuite(deliver_suite::LatencyOptions),
+    /// Measure what an idle stream and an idle subscription take, against a bare stream
+    MemorySuite(memory::MemoryOptions),
 }
 
 /// How long a load runs.
@@ -48,9 +64,14 @@ pub(crate) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
         match command {
             BenchCommand::Publish(load) => show(&load.run().await?),
             BenchCommand::Consume(load) => show(&load.run().await?),
+            BenchCommand::Fanout(load) => show(&load.run().await?),
+            BenchCommand::Latency(load) => show(&load.run().await?),
             BenchCommand::Bare(server) => server.serve().await?,
             BenchCommand::PublishSuite(options) => show(&suite::publish(options).await?),
             BenchCommand::ConsumeSuite(options) => show(&suite::consume(options).await?),
+            BenchCommand::FanoutSuite(options) => show(&deliver_suite::fanout(options).await?),
+            BenchCommand::LatencySuite(options) => show(&deliver_suite::latency(options).await?),
+            BenchCommand::MemorySuite(options) => show(&memory::measure(options).await?),
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -1,6 +1,6 @@
 //! The order of keys in a lane: which events of a key wait, which are with a member, and who may go on.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::Member;
 
@@ -36,12 +36,33 @@ impl KeyState {
 }
 
 /// The keys that have something outstanding, and who had the others last.
+///
+/// There is one for each group and partition, and most have nothing: it is small then.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    outstanding: HashMap<u64, KeyState>,
+    outstanding: BTreeMap<u64, KeyState>,
     waiting: usize,
-    last: HashMap<u64, Member>,
-    last_order: VecDeque<u64>,
+    last: Option<Box<Last>>,
+}
+
+/// Who had a key last, the oldest forgotten first.
+#[derive(Debug, Default)]
+struct Last {
+    members: HashMap<u64, Member>,
+    order: VecDeque<u64>,
+}
+
+impl Last {
+    fn remember(&mut self, key: u64, member: Member) {
+        if self.members.insert(key, member).is_none() {
+            self.order.push_back(key);
+            if self.order.len() > REMEMBERED
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.members.remove(&oldest);
+            }
+        }
+    }
 }
 
 impl Keys {
@@ -81,14 +102,7 @@ impl Keys {
         self.waiting -= usize::from(state.leave(offset));
         state.flying.insert(offset);
         state.owner = Some(member);
-        if self.last.insert(key, member).is_none() {
-            self.last_order.push_back(key);
-            if self.last_order.len() > REMEMBERED
-                && let Some(oldest) = self.last_order.pop_front()
-            {
-                self.last.remove(&oldest);
-            }
-        }
+        self.last.get_or_insert_default().remember(key, member);
     }
 
     /// What flies of a key was handed out before a restart.
@@ -104,6 +118,12 @@ impl Keys {
         if state.flying.is_empty() && state.waiting.is_empty() && state.settling.is_empty() {
             self.outstanding.remove(&key);
         }
+    }
+
+    /// Nothing is outstanding: gives back what that took.
+    pub(super) fn keep_no_nodes(&mut self) {
+        debug_assert!(self.outstanding.is_empty(), "a key without an entry");
+        self.outstanding = BTreeMap::new();
     }
 
     /// The first waiting event of a key, and who alone may take it (`None`: anybody).
@@ -152,7 +172,7 @@ impl Keys {
 
     /// The member that had the key last.
     pub(super) fn last_member(&self, key: u64) -> Option<Member> {
-        self.last.get(&key).copied()
+        self.last.as_ref()?.members.get(&key).copied()
     }
 
     pub(super) fn busiest(&self) -> Option<(u64, usize)> {

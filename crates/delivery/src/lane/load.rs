@@ -4,7 +4,7 @@
 //! once the first time, with backoff afterwards. Times in rows are clamped to twelve hours from now.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -37,7 +37,7 @@ impl Lane {
             entries: BTreeMap::new(),
             keys: Keys::default(),
             free: BTreeSet::new(),
-            runs: HashMap::new(),
+            runs: BTreeMap::new(),
             timers: BTreeSet::new(),
             condemned: BTreeSet::new(),
         };

@@ -237,10 +237,12 @@ pub struct Lane {
     /// Offsets anybody may take now.
     free: BTreeSet<u64>,
     /// Offsets that continue a member's run of a key: only that member may take them now.
-    runs: HashMap<Member, BTreeSet<u64>>,
+    runs: BTreeMap<Member, BTreeSet<u64>>,
     timers: BTreeSet<(u64, u64)>,
     condemned: BTreeSet<u64>,
 }
+
+const _: () = assert!(size_of::<Lane>() <= 256, "there is a lane for each group and partition");
 
 impl Lane {
     /// Which lane.
@@ -448,5 +450,18 @@ impl Lane {
             self.keys.ends(key, offset);
             self.place_key(key, now);
         }
+        if self.entries.is_empty() {
+            self.keep_no_nodes();
+        }
+    }
+
+    /// Emptied trees keep a node each, more than a kilobyte together, and most lanes are empty most of the time.
+    fn keep_no_nodes(&mut self) {
+        self.entries = BTreeMap::new();
+        self.free = BTreeSet::new();
+        self.runs = BTreeMap::new();
+        self.timers = BTreeSet::new();
+        self.condemned = BTreeSet::new();
+        self.keys.keep_no_nodes();
     }
 }

@@ -35,11 +35,24 @@ const PAUSE: Duration = Duration::from_millis(500);
 enum Served {
     /// Something: there may be more.
     Something,
+    /// All that there was.
+    Everything,
     /// Nothing, but something was left to a member that was looked at before.
     LeftOver,
     /// Nothing more, because the tenant has as much in flight as it may.
     Held,
     Nothing,
+}
+
+impl Served {
+    /// Whether there is nothing to look at again, after what the look before gave.
+    fn is_last(self, before: Self) -> bool {
+        match self {
+            Self::Nothing | Self::Everything => true,
+            Self::LeftOver => before == Self::LeftOver,
+            Self::Something | Self::Held => false,
+        }
+    }
 }
 
 /// What one look took, under the group's lock.
@@ -58,6 +71,15 @@ struct TookForStreams {
     commit: Option<Commit>,
     cold: Option<(Arc<Partition>, Offset)>,
     more: bool,
+}
+
+/// What came of a take.
+#[derive(Default)]
+struct Given {
+    /// Deliveries.
+    count: usize,
+    /// Nothing that could be taken was left when they were in the mailboxes.
+    is_all: bool,
 }
 
 /// What one mailbox gets, each with its bytes.
@@ -102,13 +124,12 @@ impl Inner {
         let mut told = false;
         loop {
             match self.serve_once(&group).await {
-                // Once more for those who come first next time.
-                Ok(served @ (Served::Nothing | Served::LeftOver))
-                    if served == Served::Nothing || last == served =>
-                {
+                // What was left over is looked at once more, for those who come first next time.
+                Ok(served) if served.is_last(last) => {
                     if seat.finish() {
                         return;
                     }
+                    told &= served != Served::Everything;
                     last = Served::Something;
                 }
                 Ok(Served::Held) => {
@@ -150,7 +171,7 @@ impl Inner {
         let TookForStreams { epoch, taken, to, commit, cold, more } = took;
         let changed = commit.is_some();
         let left_to: Vec<Member> = taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
-        let given = self.deliver(group, epoch, taken, to, commit).await?;
+        let Given { count, is_all } = self.deliver(group, epoch, taken, to, commit).await?;
         if changed {
             self.after(group);
         }
@@ -158,8 +179,9 @@ impl Inner {
             self.storage.warm(&partition, offset).await?;
             return Ok(Served::Something);
         }
-        if given > 0 || more {
-            return Ok(Served::Something);
+        if count > 0 || more {
+            // Most looks are for one event that all have then: a second one would find nothing.
+            return Ok(if is_all && !more { Served::Everything } else { Served::Something });
         }
         // What is left to a poll is for that one; a stream it is left to has its turn at the next look.
         let state = group.state.lock();
@@ -251,7 +273,7 @@ impl Inner {
         Look::Took(took)
     }
 
-    /// Waits for the commit of a take, then puts what stands into the mailboxes. How many deliveries it were.
+    /// Waits for the commit of a take, then puts what stands into the mailboxes.
     async fn deliver(
         &self,
         group: &Arc<Group>,
@@ -259,9 +281,9 @@ impl Inner {
         taken: Vec<(PartitionId, Taken)>,
         to: Vec<Arc<Stream>>,
         commit: Option<Commit>,
-    ) -> Result<usize, LedgerUnavailable> {
+    ) -> Result<Given, LedgerUnavailable> {
         self.count_dropped(group, &taken);
-        let Some(commit) = commit else { return Ok(0) };
+        let Some(commit) = commit else { return Ok(Given::default()) };
         let mut cancelled = Cancelled { dispatcher: self, group, taken, epoch, armed: true };
         self.positions.log().committed(commit).await?;
         cancelled.armed = false;
@@ -270,17 +292,17 @@ impl Inner {
         let mut guard = group.state.lock();
         let state = &mut *guard;
         if state.epoch != Some(epoch) {
-            return Ok(0);
+            return Ok(Given::default());
         }
         let auto = state.terms.ack == AckMode::Auto;
         let mut mail: Vec<Mail> = Vec::new();
-        let mut given = 0;
+        let mut count = 0;
         for ((partition, took), stream) in taken.into_iter().zip(to) {
             let lane = state.lanes.iter_mut().find(|lane| lane.partition.id() == partition);
             let Some(lane) = lane else { continue };
             let standing = lane.lane.handed(&took);
             lane.lane.ended(&took.ends, &mut state.windows, now);
-            given += standing.len();
+            count += standing.len();
             let parcels = standing.into_iter().map(|hand_out| {
                 let bytes = delivery_bytes(&hand_out.record);
                 (bytes, Parcel { group: group.clone(), partition, hand_out, auto })
@@ -303,6 +325,6 @@ impl Inner {
             state.give_back(&back, now, &mut batch);
         }
         self.commit_later(epoch, batch);
-        Ok(given)
+        Ok(Given { count, is_all: state.available() == 0 })
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::{
     Span,
     process::{Usage, Used},
-    raw::Connection,
+    raw::{Connection, post},
 };
 
 /// A consuming load.
@@ -71,14 +71,6 @@ struct Shared {
 struct Delivery<'a> {
     #[serde(rename = "deliveryId")]
     id: &'a str,
-}
-
-fn post(address: &str, path: &str, kind: &str, body: &str) -> Vec<u8> {
-    format!(
-        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
 }
 
 impl ConsumeLoad {

@@ -49,6 +49,11 @@ impl Usage {
         Ok(Self { cpu_us: (used.0 + used.1) * 10_000, rss_kib, disk_bytes })
     }
 
+    /// Memory, in KiB.
+    pub(super) fn rss_kib(self) -> u64 {
+        self.rss_kib
+    }
+
     /// What was used since `before`, spread over events.
     pub(super) fn since(self, before: Self, events: u64) -> Used {
         Used {

@@ -1,26 +1,24 @@
-//! Suites: every server a child process, rounds in turns, medians and ratios.
+//! Publishing and consuming: every server a child process, rounds in turns, medians and ratios.
 
-use std::{net::TcpListener, path::PathBuf, process::Stdio, time::Duration};
-
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    net::TcpStream,
-    process::{Child, Command},
-};
 
-use super::{Span, consume::ConsumeLoad, publish::PublishLoad};
+use super::{
+    Span,
+    consume::ConsumeLoad,
+    publish::PublishLoad,
+    subject::{Subject, median},
+};
 
 /// How a suite runs.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SuiteOptions {
     /// Rounds; the figures are their medians
     #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    pub(super) rounds: usize,
     #[command(flatten)]
-    span: Span,
+    pub(super) span: Span,
 }
 
 /// The publishing suite's result: events a second, and each as a share of the bare endpoint's.
@@ -70,11 +68,6 @@ struct Round {
     disk_bytes_per_event: f64,
 }
 
-fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
-    values.sort_by(|a, b| a.partial_cmp(b).expect("figures are numbers"));
-    values[values.len() / 2]
-}
-
 fn figures(rounds: &[Round]) -> Figures {
     let of = |get: fn(&Round) -> f64| median(rounds.iter().map(get).collect());
     let whole = |get: fn(&Round) -> u64| median(rounds.iter().map(get).collect());
@@ -88,71 +81,7 @@ fn figures(rounds: &[Round]) -> Figures {
     }
 }
 
-/// A server under measurement.
-struct Subject {
-    child: Child,
-    address: String,
-    folder: Option<PathBuf>,
-}
-
-impl Drop for Subject {
-    fn drop(&mut self) {
-        if let Err(error) = self.child.start_kill() {
-            tracing::debug!(%error, "the server had ended");
-        }
-        if let Some(folder) = &self.folder
-            && let Err(error) = std::fs::remove_dir_all(folder)
-        {
-            tracing::warn!(%error, folder = %folder.display(), "could not remove");
-        }
-    }
-}
-
 impl Subject {
-    fn pid(&self) -> Option<u32> {
-        self.child.id()
-    }
-
-    async fn bare() -> anyhow::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["bench", "bare"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let stdout = child.stdout.take().context("its output is piped")?;
-        let line = BufReader::new(stdout).lines().next_line().await?.context("the bare server ended")?;
-        let address = line.rsplit(' ').next().unwrap_or_default().to_owned();
-        Ok(Self { child, address, folder: None })
-    }
-
-    async fn mesh(storage: &str) -> anyhow::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("eventmesh-bench-{}", uuid::Uuid::new_v4()));
-        let (http, admin) = (free_port()?, free_port()?);
-        let child = Command::new(std::env::current_exe()?)
-            .arg("standalone")
-            .arg(format!("-Deventmesh.storage.type={storage}"))
-            .arg(format!("-Deventmesh.data.dir={}", folder.display()))
-            .arg(format!("-Deventmesh.http.port={http}"))
-            .arg(format!("-Deventmesh.admin.port={admin}"))
-            .arg("-Deventmesh.log.level=error")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        let mut subject = Self { child, address: format!("127.0.0.1:{http}"), folder: Some(folder) };
-        for _ in 0..600 {
-            if TcpStream::connect(&subject.address).await.is_ok() && ready(admin).await {
-                return Ok(subject);
-            }
-            if let Some(status) = subject.child.try_wait()? {
-                bail!("the server ended at start: {status}");
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        bail!("the server was not ready within 30 s")
-    }
-
     async fn publish(&self, connections: usize, span: Span) -> anyhow::Result<Round> {
         let load = PublishLoad {
             address: self.address.clone(),
@@ -176,18 +105,6 @@ impl Subject {
             disk_bytes_per_event: result.server.map_or(0.0, |used| used.disk_bytes_per_event),
         })
     }
-}
-
-async fn ready(admin: u16) -> bool {
-    let Ok(mut connection) = super::raw::Connection::open(&format!("127.0.0.1:{admin}")).await else {
-        return false;
-    };
-    let request = b"GET /admin/ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    connection.exchange(request).await.is_ok_and(|answer| answer.status == 200)
-}
-
-fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Publishing: memory with 64 connections and embedded with 128, each beside the bare endpoint.

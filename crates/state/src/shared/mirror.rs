@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::{
     Created, Removed, Replaced,
-    record::{SharedRecord, Stored},
+    record::{SharedRecord, Stored, decode_or_skip},
     records::Records,
     view::View,
 };
@@ -80,7 +80,10 @@ impl<T: SharedRecord> Mirror<T> {
 
     /// What the view has below a prefix, in the order of the keys.
     pub(crate) fn under(&self, prefix: &str) -> Vec<(T::Id, Arc<Stored<T>>)> {
-        self.view.read().under(prefix).cloned().collect()
+        let own = |(key, current): (&str, _)| (key.to_owned(), current);
+        let known: Vec<_> = self.view.read().under(prefix).map(own).collect();
+        // Reading thousands of them takes a while: not under the lock.
+        known.into_iter().filter_map(|(key, current)| decode_or_skip(&key, current)).collect()
     }
 
     pub(crate) fn all(&self) -> Vec<(T::Id, Arc<Stored<T>>)> {

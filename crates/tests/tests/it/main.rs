@@ -2,6 +2,7 @@
 
 mod acks;
 mod admin;
+mod bench;
 mod codes;
 mod config;
 mod corruption;
@@ -15,6 +16,7 @@ mod kills;
 mod limits;
 mod metrics;
 mod openapi;
+mod peers;
 mod poll;
 mod preserve;
 mod publish;

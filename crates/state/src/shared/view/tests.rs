@@ -41,7 +41,11 @@ fn listing(revision: u64, entries: &[(&str, u64)]) -> Listing {
 }
 
 fn shown(view: &View<BindingRecord>) -> Vec<(String, u64)> {
-    view.under("/em/bindings/").map(|(id, stored)| (id.to_string(), stored.revision.0)).collect()
+    let read = |(key, current): (&str, Versioned)| {
+        let (id, stored) = decode_or_skip::<BindingRecord>(key, current).expect("readable");
+        (id.to_string(), stored.revision.0)
+    };
+    view.under("/em/bindings/").map(read).collect()
 }
 
 fn expect(names: &[(&str, u64)]) -> Vec<(String, u64)> {

@@ -1,0 +1,98 @@
+//! A server that a suite measures: a child process, ended and cleared away with its handle.
+
+use std::{net::TcpListener, path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, bail};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    net::TcpStream,
+    process::{Child, Command},
+};
+
+/// A server under measurement.
+pub(super) struct Subject {
+    child: Child,
+    /// Where it takes events, `host:port`.
+    pub(super) address: String,
+    folder: Option<PathBuf>,
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if let Err(error) = self.child.start_kill() {
+            tracing::debug!(%error, "the server had ended");
+        }
+        if let Some(folder) = &self.folder
+            && let Err(error) = std::fs::remove_dir_all(folder)
+        {
+            tracing::warn!(%error, folder = %folder.display(), "could not remove");
+        }
+    }
+}
+
+impl Subject {
+    /// Its process.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// The bare endpoint.
+    pub(super) async fn bare() -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["bench", "bare"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = child.stdout.take().context("its output is piped")?;
+        let line = BufReader::new(stdout).lines().next_line().await?.context("the bare server ended")?;
+        let address = line.rsplit(' ').next().unwrap_or_default().to_owned();
+        Ok(Self { child, address, folder: None })
+    }
+
+    /// A mesh that is ready, with a data directory of its own.
+    pub(super) async fn mesh(storage: &str) -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("eventmesh-bench-{}", uuid::Uuid::new_v4()));
+        let (http, admin) = (free_port()?, free_port()?);
+        let child = Command::new(std::env::current_exe()?)
+            .arg("standalone")
+            .arg(format!("-Deventmesh.storage.type={storage}"))
+            .arg(format!("-Deventmesh.data.dir={}", folder.display()))
+            .arg(format!("-Deventmesh.http.port={http}"))
+            .arg(format!("-Deventmesh.admin.port={admin}"))
+            .arg("-Deventmesh.log.level=error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut subject = Self { child, address: format!("127.0.0.1:{http}"), folder: Some(folder) };
+        for _ in 0..600 {
+            if TcpStream::connect(&subject.address).await.is_ok() && ready(admin).await {
+                return Ok(subject);
+            }
+            if let Some(status) = subject.child.try_wait()? {
+                bail!("the server ended at start: {status}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("the server was not ready within 30 s")
+    }
+}
+
+async fn ready(admin: u16) -> bool {
+    let Ok(mut connection) = super::raw::Connection::open(&format!("127.0.0.1:{admin}")).await else {
+        return false;
+    };
+    let request = b"GET /admin/ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    connection.exchange(request).await.is_ok_and(|answer| answer.status == 200)
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// The middle one.
+pub(super) fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).expect("figures are numbers"));
+    values[values.len() / 2]
+}
