@@ -7,6 +7,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 /// An authority that nobody trusts who was not told to.
 #[derive(Debug)]
@@ -25,6 +26,14 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The certificate as it is shown in a handshake.
+    ///
+    /// # Errors
+    /// When the PEM has none.
+    pub fn der(&self) -> Result<Vec<u8>> {
+        Ok(CertificateDer::from_pem_slice(self.certificate.as_bytes())?.to_vec())
+    }
+
     /// Writes both.
     ///
     /// # Errors
