@@ -9,6 +9,8 @@ mod damage;
 mod dedup;
 mod disk_full;
 mod documents;
+mod gate_admin;
+mod gate_signatures;
 mod gate_tls;
 mod gate_tokens;
 mod limits;
