@@ -19,10 +19,10 @@ use tokio::time::Instant;
 const MIB: usize = 1 << 20;
 
 /// A mounted file system of fixed size; unmounted when it goes out of use.
-struct SmallDisk(TempDir);
+pub(crate) struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    fn mount(mebibytes: u32) -> Result<Self> {
+    pub(crate) fn mount(mebibytes: u32) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("mesh-disk-").tempdir()?;
         let size = format!("size={mebibytes}m");
         let output =
@@ -36,12 +36,12 @@ impl SmallDisk {
         Ok(Self(folder))
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// A file that takes up to so many bytes, as many as there are.
-    fn ballast(&self, name: &str, bytes: usize) -> Result<PathBuf> {
+    pub(crate) fn ballast(&self, name: &str, bytes: usize) -> Result<PathBuf> {
         let path = self.path().join(name);
         let mut file = File::create(&path)?;
         let block = vec![7; 4_096];

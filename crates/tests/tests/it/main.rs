@@ -10,6 +10,8 @@ mod dedup;
 mod disk_full;
 mod documents;
 mod gate_admin;
+mod gate_audit;
+mod gate_browser;
 mod gate_signatures;
 mod gate_tls;
 mod gate_tokens;
