@@ -12,6 +12,7 @@ mod documents;
 mod gate_admin;
 mod gate_audit;
 mod gate_browser;
+mod gate_document;
 mod gate_signatures;
 mod gate_tls;
 mod gate_tokens;
