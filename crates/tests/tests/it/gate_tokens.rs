@@ -92,6 +92,16 @@ async fn accepted_in_time(client: &Client, token: &str, why: &str) -> Result<()>
     until(why, SOON, async || (publish(client, token).await.ok()?.status == 202).then_some(())).await
 }
 
+/// An open stream of a client, with another header.
+async fn stream(server: &Server, client: &str, header: &str) -> Result<Raw> {
+    let mut raw = Raw::connect(server.traffic_port()).await?;
+    let request = format!("GET /events/stream?clientId={client} HTTP/1.1\r\nHost: t\r\n{header}\r\n");
+    raw.send(request.as_bytes()).await?;
+    let head = raw.read_head(SOON).await;
+    ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
+    Ok(raw)
+}
+
 #[tokio::test]
 async fn a_fetched_key_set_says_who_is_who_also_when_it_changes_or_its_host_is_gone() -> Result<()> {
     // proves: SG-1 SG-3
@@ -136,32 +146,34 @@ async fn a_fetched_key_set_says_who_is_who_also_when_it_changes_or_its_host_is_g
     ];
     for (what, token) in &refused {
         let reply = publish(&client, token).await?;
+        ensure!(reply.header("www-authenticate") == Some("Bearer"), "{:?}", reply.headers);
         reply.expect_error(401, "unauthenticated").with_context(|| format!("a token {what}"))?;
     }
 
-    // A token that ends takes its open stream with it, and whoever waits in a poll is asked again.
+    // A token that ends takes its open streams with it, the one that was opened by a ticket of it too.
     let bearer = format!("Bearer {STATIC}");
-    let subscribe = json!({"clientId": "c", "topic": "orders", "mode": "LOAD_BALANCE"}).to_string();
     let reads = format!("Bearer {}", first.token(&claims("shop", &["reader"], 600))?);
     let headers = [("content-type", "application/json"), ("authorization", reads.as_str())];
-    client.call("POST", "/events/subscribe", &headers, subscribe, SOON).await?.expect(200)?;
+    for name in ["by-header", "by-ticket"] {
+        let subscribe = json!({"clientId": name, "topic": "orders", "mode": "BROADCAST"}).to_string();
+        client.call("POST", "/events/subscribe", &headers, subscribe, SOON).await?.expect(200)?;
+    }
     let started = Instant::now();
     let reads = format!("Bearer {}", first.token(&claims("shop", &["reader"], 6))?);
-    let mut stream = Raw::connect(server.traffic_port()).await?;
-    let request =
-        format!("GET /events/stream?clientId=c HTTP/1.1\r\nHost: t\r\nAuthorization: {reads}\r\n\r\n");
-    stream.send(request.as_bytes()).await?;
-    let head = stream.read_head(SOON).await;
-    ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let headers = [("authorization", reads.as_str())];
+    let answer = client.call("POST", "/events/ticket", &headers, "", SOON).await?.expect(200)?.json()?;
+    let ticket = answer["ticket"].as_str().context("a ticket")?;
+    let by_header = stream(&server, "by-header", &format!("Authorization: {reads}\r\n")).await?;
+    let by_ticket = stream(&server, &format!("by-ticket&ticket={ticket}"), "").await?;
     publish(&client, STATIC).await?.expect(202)?;
-    let text = stream.read_until("\ndata: ", 1, SOON).await;
-    ensure!(text.contains("test.event"), "{text}");
-    let end = stream.read_until("\r\n0\r\n\r\n", 1, SOON).await;
-    ensure!(end.ends_with("0\r\n\r\n"), "the stream did not end: {end:?}");
+    for mut stream in [by_header, by_ticket] {
+        let text = stream.read_until("\r\n0\r\n\r\n", 1, SOON).await;
+        ensure!(text.contains("test.event"), "nothing was delivered: {text:?}");
+        ensure!(text.ends_with("0\r\n\r\n"), "the stream did not end: {text:?}");
+    }
     let lasted = started.elapsed();
     ensure!((Duration::from_secs(4)..Duration::from_secs(20)).contains(&lasted), "it lasted {lasted:?}");
-    let headers = [("authorization", reads.as_str())];
-    let poll = client.call("GET", "/events/poll?clientId=c", &headers, "", SOON).await?;
+    let poll = client.call("GET", "/events/poll?clientId=by-header", &headers, "", SOON).await?;
     poll.expect_error(401, "unauthenticated")?;
 
     // Another set: a token of a key that is not known makes it be fetched at once.
