@@ -96,6 +96,50 @@ async fn pages_of_configured_origins_may_call_and_of_no_others() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn what_a_page_of_another_site_sends_without_asking_is_refused_whatever_the_gate_says() -> Result<()> {
+    let filter = "eventmesh_gate_verdicts_total{filter=\"origin\"";
+    let evil = [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")];
+    let page = [("sec-fetch-site", "cross-site"), ("origin", PAGE)];
+    let own = [("sec-fetch-site", "same-origin"), ("origin", "https://mesh.example")];
+    let typed = [("sec-fetch-site", "none")];
+    // A gate without any filter: every request of a client is allowed.
+    let mut server = Server::new()?.key("eventmesh.http.cors.origins", PAGE);
+    let client = server.start().await?;
+    client.subscribed(&Subscribe::load_balance("c", "t").ack_timeout_ms(600_000)).await?;
+    client.published("t", [event(1)]).await?;
+    let gone = json!({"clientId": "c", "topic": "t", "deleteGroup": true}).to_string();
+    // What a form or an image can send: no header that a browser would ask about first.
+    let simple = ("content-type", "text/plain");
+    let calls = [
+        ("POST", "/events/unsubscribe", gone.as_str()),
+        ("POST", "/events/subscribe", r#"{"clientId":"evil","topic":"t","mode":"LOAD_BALANCE"}"#),
+        ("POST", "/events/ticket", ""),
+        ("GET", "/events/poll?clientId=c&timeoutMs=0", ""),
+        ("GET", "/events/stream?clientId=c", ""),
+    ];
+    for (method, path, body) in calls {
+        for headers in [&evil[..], &evil[..1]] {
+            let headers = [headers, &[simple]].concat();
+            let reply = client.call(method, path, &headers, body.to_owned(), SOON).await?;
+            reply.expect_error(403, "forbidden").with_context(|| format!("{method} {path}"))?;
+        }
+    }
+    let metrics = client.admin("/metrics").await?.expect(200)?;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let counted = metrics.lines().find(|line| line.starts_with(filter)).context("no verdict is counted")?;
+    ensure!(counted.ends_with(" 10"), "{counted}");
+    for headers in [&page[..], &own[..], &typed[..]] {
+        client.call("GET", "/openapi.json", headers, "", SOON).await?.expect(200)?;
+        let headers = [headers, &[EVENT]].concat();
+        client.call("POST", PUBLISH, &headers, event(2).to_string(), SOON).await?.expect(202)?;
+    }
+    client.call("GET", "/openapi.json", &evil, "", SOON).await?.expect(200)?;
+    let got = client.receive("c", 4, SOON).await?;
+    ensure!(got.iter().all(|delivery| delivery.attempt == 1), "a page took deliveries: {got:?}");
+    Ok(())
+}
+
 /// A ticket of that token's holder, for one client or any.
 async fn ticket(client: &Client, token: &str, of: Option<&str>) -> Result<String> {
     let token = bearer(token);
