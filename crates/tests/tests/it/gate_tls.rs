@@ -276,7 +276,7 @@ async fn a_handshake_that_does_not_come_to_its_end_harms_nobody_and_is_cut() -> 
 }
 
 #[tokio::test]
-async fn an_orderly_stop_does_not_wait_for_handshakes() -> Result<()> {
+async fn an_orderly_stop_ends_streams_with_a_word_and_does_not_wait_for_handshakes() -> Result<()> {
     // covers: U121
     let authority = Authority::new("authority")?;
     let Secured { server, .. } = secured(&authority)?;
@@ -292,9 +292,23 @@ async fn an_orderly_stop_does_not_wait_for_handshakes() -> Result<()> {
     }
     let client = SecureClient::new(&authority, None, Speaks::Http1)?;
     client.call(port, "GET", "/openapi.json", &[], "").await?.expect(200)?;
+    let mut streams = Vec::new();
+    for (speaks, name) in [(Speaks::Http1, "h1"), (Speaks::Http2, "h2")] {
+        let mut connection = SecureClient::new(&authority, None, speaks)?.connect(port).await?;
+        let subscribe = json!({"clientId": name, "topic": "t", "mode": "BROADCAST"}).to_string();
+        connection.call("POST", "/events/subscribe", &JSON, subscribe).await?.expect(200)?;
+        let path = format!("/events/stream?clientId={name}");
+        let answer = connection.open("GET", &path, &[], "").await?;
+        ensure!(answer.status() == 200, "{answer:?}");
+        streams.push((connection, answer.into_body()));
+    }
     let start = Instant::now();
     server.stop().await?;
     ensure!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+    for (connection, mut body) in streams {
+        let (text, has_ended) = read_body_until(&mut body, "never in it", 1, SOON).await;
+        ensure!(has_ended && text.contains(": the server is stopping"), "{connection:?}: {text:?}");
+    }
     Ok(())
 }
 
