@@ -23,7 +23,14 @@ pub fn openapi() -> Value {
                 "adminToken": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "The token of the configuration, `eventmesh.admin.token`.",
+                    "description": "`eventmesh.admin.token`, whose holder is an `admin`, or one of the token file. \
+                                    The list with it names the role that is needed: an `operator` may what a \
+                                    `viewer` may, an `admin` everything.",
+                },
+                "metricsToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "`eventmesh.admin.security.metrics.token`: metrics and nothing else.",
                 },
             },
         },

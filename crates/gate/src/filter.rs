@@ -16,6 +16,8 @@ pub(crate) const OWNER: &str = "owner";
 pub(crate) const QUOTA: &str = "quota";
 /// How fast a topic may be published to.
 pub(crate) const RATE_LIMIT: &str = "ratelimit";
+/// Which pages may call.
+pub(crate) const ORIGIN: &str = "origin";
 
 /// What a filter finds.
 #[derive(Clone, Debug, PartialEq, Eq)]

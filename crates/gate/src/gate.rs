@@ -286,6 +286,20 @@ impl SecurityGate {
         Ok(nobody(Some(filter::TOKEN)))
     }
 
+    /// The denial for what a page sends that may not call, counted and kept. The gate being open or permissive does
+    /// not change it: the user whose browser it is was not asked.
+    pub fn foreign_page(&self, presented: &Presented<'_>, operation: Action) -> Denied {
+        let inner = &*self.0;
+        let reason = "pages of this origin may not call (eventmesh.http.cors.origins)";
+        inner.verdicts.count(filter::ORIGIN, "deny");
+        if inner.interested(Outcome::Denied, operation) {
+            let caller = &Caller::new(inner.anonymous.clone(), presented, None);
+            let asking = Asking { caller, operation, resource: None };
+            inner.keep(&inner.record(&asking, "", Outcome::Denied, Some(filter::ORIGIN), reason));
+        }
+        Denied { kind: DeniedKind::Forbidden, reason: reason.into(), retry_after: None }
+    }
+
     /// Whether connections of the caller's tenant are limited.
     pub fn limits_connections(&self, caller: &Caller) -> bool {
         self.0.parts.quota.limits(caller.tenant()).connections.is_some()

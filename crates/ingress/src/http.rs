@@ -15,6 +15,7 @@ mod delivery_json;
 mod edge;
 mod errors;
 mod json;
+mod origin;
 mod poll;
 mod poll_body;
 mod publish;

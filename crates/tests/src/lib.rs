@@ -3,6 +3,7 @@
 //!
 //! The tests themselves are in `tests/it`; `docs/testing.md` says how to run and replay them.
 
+mod authority;
 mod checker;
 mod client;
 mod delivery;
@@ -10,16 +11,20 @@ mod document;
 mod event;
 mod history;
 mod http;
+mod issuer;
 mod ports;
 mod process;
 mod raw;
 mod recorder;
+mod secure;
 mod seed;
 mod server;
+mod signer;
 mod stream;
 mod subscribe;
 mod wait;
 
+pub use authority::{Authority, Pair};
 pub use checker::{Rule, Violation, check};
 pub use client::Client;
 pub use delivery::Delivery;
@@ -27,12 +32,15 @@ pub use document::{Operation, document, operations};
 pub use event::{event, id_of, keyed};
 pub use history::{AckAnswer, DeadRow, Fact, History, Moment, SeekTo, Verb};
 pub use http::{Http, Reply};
+pub use issuer::{KeyHost, TokenKey};
 pub use ports::free_port;
 pub use process::{Output, binary, run_to_end};
 pub use raw::Raw;
 pub use recorder::{RecordedStream, Recorder, sized};
+pub use secure::{SecureClient, SecureConnection, Speaks, read_body_until};
 pub use seed::{Seed, rounds};
 pub use server::{Server, TOKEN};
+pub use signer::{Signer, ToSign};
 pub use stream::EventStream;
 pub use subscribe::Subscribe;
 pub use wait::{pause, until, within};

@@ -37,7 +37,7 @@ pub struct Server {
     keys: BTreeMap<String, String>,
     environment: BTreeMap<String, String>,
     open_files: Option<u32>,
-    token: bool,
+    has_admin_token: bool,
     ports: (u16, u16),
     child: Option<Child>,
 }
@@ -57,7 +57,7 @@ impl Server {
             keys: BTreeMap::new(),
             environment: BTreeMap::new(),
             open_files: None,
-            token: true,
+            has_admin_token: true,
             ports: (0, 0),
             child: None,
         })
@@ -91,10 +91,10 @@ impl Server {
         self
     }
 
-    /// The same without an admin token.
+    /// The same without the admin token that every other server of the tests has.
     #[must_use]
-    pub fn without_token(mut self) -> Self {
-        self.token = false;
+    pub fn without_admin_token(mut self) -> Self {
+        self.has_admin_token = false;
         self
     }
 
@@ -111,7 +111,7 @@ impl Server {
             format!("-Deventmesh.http.port={}", self.ports.0),
             format!("-Deventmesh.admin.port={}", self.ports.1),
         ];
-        arguments.extend(self.token.then(|| format!("-Deventmesh.admin.token={TOKEN}")));
+        arguments.extend(self.has_admin_token.then(|| format!("-Deventmesh.admin.token={TOKEN}")));
         arguments.extend(self.keys.iter().map(|(key, value)| format!("-D{key}={value}")));
         let binary = binary();
         let mut command = match self.open_files {

@@ -106,12 +106,17 @@ fn new(route: &Route, id: &str, errors: &[E]) -> Described {
         none if none.is_empty() => described,
         names => described.parameters(names),
     };
-    if route.path == "/admin/health" {
-        described.security(json!([{}, {"adminToken": []}]))
-    } else if route.needs == Needs::Nothing {
-        described.security(json!([])).errors(errors)
-    } else {
-        described.security(json!([{"adminToken": []}])).errors(&[GUARDED, errors].concat())
+    match route.needs {
+        Needs::Nothing if route.path == "/admin/health" => {
+            described.security(json!([{}, {"adminToken": ["viewer"]}]))
+        }
+        Needs::Nothing => described.security(json!([])).errors(errors),
+        Needs::Metrics => described
+            .security(json!([{"adminToken": ["viewer"]}, {"metricsToken": []}]))
+            .errors(&[GUARDED, errors].concat()),
+        Needs::Role(role) => {
+            described.security(json!([{"adminToken": [role.as_str()]}])).errors(&[GUARDED, errors].concat())
+        }
     }
 }
 

@@ -36,7 +36,7 @@ use super::{
     body::{BodyReader, discard},
     connection_tenants::ConnectionTenants,
     errors::{ApiError, ErrorCode},
-    poll, publish,
+    origin, poll, publish,
     query::Query,
     routes, settle, stream, subscribe, ticket,
 };
@@ -177,6 +177,9 @@ impl HttpEdge {
             remote: parts.extensions.get::<Remote>().map(|remote| remote.0),
             protocol: Protocol::Http,
         };
+        if origin::is_foreign(&parts.headers, self.cors_origins()) {
+            return Err(self.denied(self.gate().foreign_page(&presented, action)));
+        }
         if operation == Operation::Stream && authorization.is_none() {
             let query = Query::of(&parts.uri);
             if let Some(ticket) = query.get("ticket")? {

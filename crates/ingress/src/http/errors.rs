@@ -11,7 +11,7 @@ use axum::{
 };
 use http::{
     HeaderValue, StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use mesh_base::{BackendError, BackendErrorKind};
 use mesh_delivery::{LedgerUnavailable, PollError, SubscribeError};
@@ -155,6 +155,10 @@ impl IntoResponse for ApiError {
         *response.status_mut() =
             StatusCode::from_u16(self.code.status()).expect("the list has legal statuses");
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if self.code == ErrorCode::Unauthenticated {
+            // RFC 9110, 15.5.2: such an answer says which credential would do.
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_millis().div_ceil(1_000).clamp(1, 86_400);
             response

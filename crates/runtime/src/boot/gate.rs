@@ -11,6 +11,7 @@ use mesh_gate::{
     TenantLimitsFile, TenantQuotaManager, TokenAuthFilter, TokenSettings, TopicRates,
 };
 use mesh_ingress::http::{ClientCertificates, Tls, TlsSettings};
+use parking_lot::Mutex;
 
 use super::{audit_events::AuditEvents, key_fetcher::HttpsKeyFetcher};
 use crate::config::{Settings, settings::TlsFiles};
@@ -107,11 +108,14 @@ pub(super) fn admin_access(settings: &Settings) -> anyhow::Result<AdminAccess> {
     .map_err(|error| cannot_load("admin tokens", &error))
 }
 
+/// TLS, where a port speaks it.
+type MaybeTls = Option<Arc<Tls>>;
+
 /// TLS of the traffic port, and of the admin port.
 ///
 /// # Errors
 /// Files that cannot be read or used.
-pub(super) fn tls(settings: &Settings) -> anyhow::Result<(Option<Arc<Tls>>, Option<Arc<Tls>>)> {
+pub(super) fn tls(settings: &Settings) -> anyhow::Result<(MaybeTls, MaybeTls)> {
     let Some(files) = &settings.tls else { return Ok((None, None)) };
     let load = |clients: ClientCertificates, files: &TlsFiles| {
         let tls = Tls::load(TlsSettings {
@@ -149,13 +153,14 @@ impl Files {
     pub(super) async fn watch(self, every: Duration, stop: Stop, changed: impl Fn() + Send + 'static) {
         let files = Arc::new(self);
         let mut revision = files.gate.revision();
+        let told = Arc::new(Mutex::new(Vec::new()));
         loop {
             tokio::select! {
                 () = stop.wait() => return,
                 () = tokio::time::sleep(every) => {}
             }
-            let read = files.clone();
-            if tokio::task::spawn_blocking(move || read.read_again()).await.is_err() {
+            let (read, told) = (files.clone(), told.clone());
+            if tokio::task::spawn_blocking(move || read.read_again(&mut told.lock())).await.is_err() {
                 tracing::error!("reading the files of the gate again panicked; what was there holds");
             }
             if revision != files.gate.revision() {
@@ -165,7 +170,9 @@ impl Files {
         }
     }
 
-    fn read_again(&self) {
+    /// `told` has the failures of TLS that were told: files that do not fit together are looked at each time, and
+    /// are told of when they begin not to.
+    fn read_again(&self, told: &mut Vec<String>) {
         self.gate.reload();
         match self.admin.reload() {
             Ok(mesh_gate::Reload::Unchanged) => {}
@@ -174,16 +181,20 @@ impl Files {
                 tracing::error!(%error, "admin tokens cannot be read again; what was there holds");
             }
         }
+        let mut failures = Vec::new();
         for tls in &self.tls {
             match tls.reload() {
                 Ok(false) => {}
                 Ok(true) => {
                     tracing::info!("the TLS certificate was read again; it holds for new connections")
                 }
-                Err(error) => {
-                    tracing::error!(%error, "the TLS files cannot be read again; what was there holds");
-                }
+                Err(error) => failures.push(error.to_string()),
             }
         }
+        failures.dedup();
+        for error in failures.iter().filter(|error| !told.contains(error)) {
+            tracing::error!(error, "the TLS files cannot be read again; what was there holds");
+        }
+        *told = failures;
     }
 }

@@ -236,7 +236,7 @@ async fn not_ready() -> Result<Vec<Seen>> {
 }
 
 async fn locked() -> Result<Vec<Seen>> {
-    let mut server = Server::new()?.without_token();
+    let mut server = Server::new()?.without_admin_token();
     let client = server.start().await?;
     let reply = client.admin_with("GET", "/admin/topics", &[]).await?;
     Ok(vec![seen("topics", "admin_locked", reply)])
