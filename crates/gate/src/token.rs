@@ -91,7 +91,7 @@ impl TokenAuthFilter {
             None => None,
             Some(path) => {
                 let file = WatchedFile::new(path);
-                let certificates = Certificates::parse(path, &file.read()?)?;
+                let certificates = Certificates::parse(path, &file.read()?, &fingerprints)?;
                 Some((file, ArcSwap::from_pointee(certificates)))
             }
         };
@@ -147,6 +147,22 @@ impl TokenAuthFilter {
         }
     }
 
+    /// Whether the file that somebody is known by still has the entry it has him from, with the same tenant,
+    /// principal and roles. Quick. What stands in no file ends by itself, and is not looked at here.
+    pub fn still_holds(&self, identity: &Identity) -> bool {
+        let Some(entry) = identity.entry else { return true };
+        let is_his = |holder: &Arc<Identity>| holder.is_holder_of(identity);
+        let by_token = self
+            .tokens
+            .as_ref()
+            .is_some_and(|(_, tokens)| tokens.load().holder(&entry.0).is_some_and(is_his));
+        by_token
+            || self
+                .certificates
+                .as_ref()
+                .is_some_and(|(_, certificates)| certificates.load().of_entry(entry).is_some_and(is_his))
+    }
+
     /// Reads its files again where they changed. Blocks. One that cannot be used keeps no other from being read.
     ///
     /// # Errors
@@ -160,7 +176,8 @@ impl TokenAuthFilter {
         let certificates =
             self.certificates.as_ref().map_or(Ok(Reload::Unchanged), |(file, certificates)| {
                 let Some(text) = file.read_if_changed()? else { return Ok(Reload::Unchanged) };
-                certificates.store(Arc::new(Certificates::parse(file.path(), &text)?));
+                let read = Certificates::parse(file.path(), &text, &self.fingerprints)?;
+                certificates.store(Arc::new(read));
                 Ok(Reload::Changed)
             });
         let jwt = self.jwt.as_ref().map_or(Ok(Reload::Unchanged), JwtVerifier::reload);
