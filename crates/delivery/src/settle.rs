@@ -73,7 +73,7 @@ impl Deliveries {
 enum Verb {
     Ack,
     Nack { delay: Option<Duration> },
-    Extend { by: Duration },
+    Extend { by: Duration, backlog: Option<u64> },
     Reject,
 }
 
@@ -121,9 +121,15 @@ impl ReliableDispatcher {
     }
 
     /// Locks deliveries until `by` from now. Takes the newest id only, also after the lock ran out while
-    /// nobody else was given the delivery.
-    pub async fn extend(&self, deliveries: &Deliveries, by: Duration) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(deliveries, Verb::Extend { by }).await;
+    /// nobody else was given the delivery; where the tenant has `backlog` of them in flight already that is too
+    /// late.
+    pub async fn extend(
+        &self,
+        deliveries: &Deliveries,
+        by: Duration,
+        backlog: Option<u64>,
+    ) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(deliveries, Verb::Extend { by, backlog }).await;
         self.0.signals.extended.inc_by(settled(&outcomes));
         outcomes
     }
@@ -244,6 +250,8 @@ impl Inner {
     ) -> Done {
         let now = self.clock.now();
         let mut done = Done { settled: vec![false; deliveries.len()], ..Done::default() };
+        // What is locked again counts again, from here on.
+        let (mut reserved, mut reserved_of) = (0, None);
         let GroupState { lanes, windows, terms, .. } = state;
         for ((_, delivery), settled) in deliveries.iter().zip(&mut done.settled) {
             let DeliveryRef { offset, serial, .. } = *delivery;
@@ -256,7 +264,16 @@ impl Inner {
             let how = match verb {
                 Verb::Ack => lane.ack(offset, serial, now, windows, batch),
                 Verb::Nack { delay } => lane.nack(offset, serial, delay, now, terms, windows, batch),
-                Verb::Extend { by } => lane.extend(offset, serial, now.plus(by), now, windows, batch),
+                Verb::Extend { by, backlog } => {
+                    if backlog.is_some() && lane.is_unlocked(offset) {
+                        let got = group.reserve_backlog(1, backlog);
+                        if got == 0 {
+                            continue;
+                        }
+                        (reserved, reserved_of) = (reserved + got, backlog);
+                    }
+                    lane.extend(offset, serial, now.plus(by), now, windows, batch)
+                }
                 Verb::Reject => lane.reject(offset, serial, now, windows, batch),
             };
             *settled = how != Settled::Unknown;
@@ -265,6 +282,7 @@ impl Inner {
                 done.ends.push((delivery.partition, offset));
             }
         }
+        group.end_reservation(state, reserved, reserved_of);
         done
     }
 }

@@ -463,9 +463,12 @@ impl SecurityGate {
         self.0.parts.quota.limits(caller.tenant()).backlog
     }
 
-    /// Grows whenever what [`Self::may_receive`] says may have changed.
+    /// Grows whenever what [`Self::may_receive`] says may have changed, or what [`Self::has_ended`] says for
+    /// another reason than the time.
     pub fn revision(&self) -> u64 {
-        self.0.parts.chain.acl.as_ref().map_or(0, AclFilter::revision)
+        let chain = &self.0.parts.chain;
+        let rules = chain.acl.as_ref().map_or(0, AclFilter::revision);
+        rules + chain.token.as_ref().map_or(0, TokenAuthFilter::revision)
     }
 
     /// Keeps a decision that was made elsewhere, such as an administrator's.

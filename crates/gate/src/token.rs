@@ -15,7 +15,10 @@ mod tests;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -58,6 +61,7 @@ pub struct TokenAuthFilter {
     tokens: Option<(WatchedFile, ArcSwap<Tokens>)>,
     certificates: Option<(WatchedFile, ArcSwap<Certificates>)>,
     jwt: Option<JwtVerifier>,
+    revision: AtomicU64,
 }
 
 impl TokenAuthFilter {
@@ -102,7 +106,7 @@ impl TokenAuthFilter {
                 problem: "no token file, no certificate file and no signed tokens are configured".into(),
             });
         }
-        Ok(Self { fingerprints, tokens, certificates, jwt })
+        Ok(Self { fingerprints, tokens, certificates, jwt, revision: AtomicU64::new(0) })
     }
 
     /// Who presents this. The `Authorization` value counts first; a certificate where there is none.
@@ -163,6 +167,11 @@ impl TokenAuthFilter {
                 .is_some_and(|(_, certificates)| certificates.load().of_entry(entry).is_some_and(is_his))
     }
 
+    /// Grows whenever what [`Self::still_holds`] says may have changed.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
     /// Reads its files again where they changed. Blocks. One that cannot be used keeps no other from being read.
     ///
     /// # Errors
@@ -181,6 +190,9 @@ impl TokenAuthFilter {
                 Ok(Reload::Changed)
             });
         let jwt = self.jwt.as_ref().map_or(Ok(Reload::Unchanged), JwtVerifier::reload);
+        if [&tokens, &certificates].into_iter().any(|read| matches!(read, Ok(Reload::Changed))) {
+            self.revision.fetch_add(1, Ordering::AcqRel);
+        }
         Ok(tokens?.or(certificates?).or(jwt?))
     }
 
