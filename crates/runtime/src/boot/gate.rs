@@ -107,11 +107,14 @@ pub(super) fn admin_access(settings: &Settings) -> anyhow::Result<AdminAccess> {
     .map_err(|error| cannot_load("admin tokens", &error))
 }
 
+/// TLS of a port; `None`: it speaks plainly.
+pub(super) type PortTls = Option<Arc<Tls>>;
+
 /// TLS of the traffic port, and of the admin port.
 ///
 /// # Errors
 /// Files that cannot be read or used.
-pub(super) fn tls(settings: &Settings) -> anyhow::Result<(Option<Arc<Tls>>, Option<Arc<Tls>>)> {
+pub(super) fn tls(settings: &Settings) -> anyhow::Result<(PortTls, PortTls)> {
     let Some(files) = &settings.tls else { return Ok((None, None)) };
     let load = |clients: ClientCertificates, files: &TlsFiles| {
         let tls = Tls::load(TlsSettings {
