@@ -3,6 +3,7 @@
 //!
 //! The tests themselves are in `tests/it`; `docs/testing.md` says how to run and replay them.
 
+mod access;
 mod checker;
 mod client;
 mod delivery;
@@ -18,6 +19,7 @@ mod server;
 mod subscribe;
 mod wait;
 
+pub use access::{Access, token_of};
 pub use checker::{Rule, Violation, check};
 pub use client::Client;
 pub use delivery::Delivery;

@@ -9,6 +9,8 @@ mod damage;
 mod dedup;
 mod disk_full;
 mod documents;
+mod gate_quota;
+mod gate_rights;
 mod limits;
 mod openapi;
 mod poll;
