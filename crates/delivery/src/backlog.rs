@@ -25,12 +25,7 @@ impl Backlog {
         if taken.is_ok() { usize::try_from(got).unwrap_or(wanted) } else { 0 }
     }
 
-    /// Gives back what was reserved; what was taken of it is told by the group.
-    pub(crate) fn unreserve(&self, units: usize) {
-        self.0.fetch_sub(units as u64, Ordering::AcqRel);
-    }
-
-    /// A group has `now` where it had `before`.
+    /// A group has `now` where it had, or had reserved, `before`.
     pub(crate) fn changed(&self, before: u64, now: u64) {
         if now >= before {
             self.0.fetch_add(now - before, Ordering::AcqRel);
@@ -50,8 +45,7 @@ mod tests {
         assert_eq!(backlog.reserve(7, 10), 7);
         assert_eq!(backlog.reserve(7, 10), 3);
         assert_eq!(backlog.reserve(1, 10), 0);
-        backlog.unreserve(10);
-        backlog.changed(0, 4);
+        backlog.changed(10, 4);
         assert_eq!((backlog.count(), backlog.reserve(10, 3)), (4, 0));
         backlog.changed(4, 1);
         assert_eq!(backlog.reserve(10, 3), 2);

@@ -149,9 +149,14 @@ impl Group {
 
     /// Tells its tenant's count how many of its deliveries are handed out and locked. Under its lock.
     pub(crate) fn tell_backlog(&self, state: &GroupState) {
+        self.tell_backlog_for(state, 0);
+    }
+
+    /// The same, where some of them were reserved: they do not count twice, not for a moment.
+    fn tell_backlog_for(&self, state: &GroupState, reserved: u64) {
         let Some(backlog) = self.backlog.get() else { return };
         let now = if self.is_closed() { 0 } else { state.windows.sum() };
-        let before = self.told_backlog.swap(now, Ordering::AcqRel);
+        let before = self.told_backlog.swap(now, Ordering::AcqRel) + reserved;
         if before != now {
             backlog.changed(before, now);
         }
@@ -168,11 +173,8 @@ impl Group {
 
     /// Ends a reservation after the hand-out, under its lock: what was taken counts by itself now.
     pub(crate) fn end_reservation(&self, state: &GroupState, reserved: usize, limit: Option<u64>) {
-        if limit.is_some()
-            && let Some(backlog) = self.backlog.get()
-        {
-            self.tell_backlog(state);
-            backlog.unreserve(reserved);
+        if limit.is_some() {
+            self.tell_backlog_for(state, reserved as u64);
         }
     }
 

@@ -134,6 +134,9 @@ struct Round {
 /// How often somebody looks again who is held by the backlog of the tenant.
 pub(crate) const HELD: Duration = Duration::from_millis(100);
 
+/// How often somebody looks again who may have nothing of a group, which he then is not woken by.
+const BARRED: Duration = Duration::from_secs(1);
+
 impl ReliableDispatcher {
     /// Up to `most` deliveries for a client, over all its groups; waits up to `timeout` when there is
     /// nothing, and not a moment once there is something.
@@ -150,22 +153,32 @@ impl ReliableDispatcher {
         let inner = &self.0;
         let until = inner.clock.now().plus(timeout);
         let mut waiting: Option<Registered> = None;
+        let mut was_woken = false;
         loop {
-            let mut groups = inner.groups_for(receiver, client)?;
-            groups.retain(|group| receiver.may_receive(&group.id.topic));
+            let all = inner.groups_for(receiver, client)?;
+            let may = |group: &Arc<Group>| receiver.may_receive(&group.id.topic);
+            // It does not wait at groups that it may have nothing of: it would use up what wakes another one.
+            let (groups, barred): (Vec<_>, Vec<_>) = all.into_iter().partition(may);
+            if std::mem::take(&mut was_woken) {
+                barred.iter().for_each(|group| group.state.lock().wake(&group.waiters));
+            }
             let (answer, held) = inner.take_from(&groups, receiver, client, most).await?;
             let now = inner.clock.now();
-            if !answer.deliveries.is_empty() || now >= until {
+            if !answer.deliveries.is_empty() || now >= until || receiver.has_ended() {
                 return Ok(answer);
             }
             drop(answer);
-            let look_again = if held { until.min(now.plus(HELD)) } else { until };
+            let look_again = match (held, barred.is_empty()) {
+                (true, _) => until.min(now.plus(HELD)),
+                (false, false) => until.min(now.plus(BARRED)),
+                (false, true) => until,
+            };
             // Register, look once more, then wait: an event in between is found by one or the other.
             match &mut waiting {
                 None => waiting = Some(Registered::new(groups, member_of(receiver.tenant(), client))),
                 Some(registered) => {
                     tokio::select! {
-                        () = registered.waiter.woken() => {}
+                        () = registered.waiter.woken() => was_woken = true,
                         // One more look at the deadline; it is not waited for again.
                         () = inner.clock.sleep_until(look_again) => {}
                     }

@@ -62,7 +62,7 @@ impl Receiver {
     }
 
     pub(crate) fn may_receive(&self, topic: &TopicName) -> bool {
-        self.terms.as_ref().is_none_or(|terms| terms.may_receive(topic))
+        self.terms.as_ref().is_none_or(|terms| !terms.has_ended() && terms.may_receive(topic))
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -74,7 +74,7 @@ impl Deliveries {
 enum Verb<'a> {
     Ack,
     Nack { delay: Option<Duration>, why: &'a LastError },
-    Extend { by: Duration },
+    Extend { by: Duration, backlog: Option<u64> },
     Reject { why: &'a LastError },
 }
 
@@ -128,9 +128,15 @@ impl ReliableDispatcher {
     }
 
     /// Locks deliveries until `by` from now. Takes the newest id only, also after the lock ran out while
-    /// nobody else was given the delivery.
-    pub async fn extend(&self, deliveries: &Deliveries, by: Duration) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(deliveries, Verb::Extend { by }).await;
+    /// nobody else was given the delivery; where the tenant has `backlog` of them in flight already that is too
+    /// late.
+    pub async fn extend(
+        &self,
+        deliveries: &Deliveries,
+        by: Duration,
+        backlog: Option<u64>,
+    ) -> Vec<SettleOutcome> {
+        let outcomes = self.0.settle(deliveries, Verb::Extend { by, backlog }).await;
         self.0.signals.extended.inc_by(settled(&outcomes));
         outcomes
     }
@@ -262,6 +268,8 @@ impl Inner {
     ) -> Done {
         let now = self.clock.now();
         let mut done = Done { settled: vec![false; deliveries.len()], ..Done::default() };
+        // What is locked again counts again, from here on.
+        let (mut reserved, mut reserved_of) = (0, None);
         let GroupState { lanes, windows, terms, .. } = state;
         for ((_, delivery), settled) in deliveries.iter().zip(&mut done.settled) {
             let DeliveryRef { offset, serial, .. } = *delivery;
@@ -276,7 +284,16 @@ impl Inner {
                 Verb::Nack { delay, why } => {
                     lane.nack(offset, serial, delay, why.clone(), now, terms, windows, batch)
                 }
-                Verb::Extend { by } => lane.extend(offset, serial, now.plus(by), now, windows, batch),
+                Verb::Extend { by, backlog } => {
+                    if backlog.is_some() && lane.is_unlocked(offset) {
+                        let got = group.reserve_backlog(1, backlog);
+                        if got == 0 {
+                            continue;
+                        }
+                        (reserved, reserved_of) = (reserved + got, backlog);
+                    }
+                    lane.extend(offset, serial, now.plus(by), now, windows, batch)
+                }
                 Verb::Reject { why } => lane.reject(offset, serial, why.clone(), now, windows, batch),
             };
             *settled = how != Settled::Unknown;
@@ -285,6 +302,7 @@ impl Inner {
                 done.ends.push((delivery.partition, offset));
             }
         }
+        group.end_reservation(state, reserved, reserved_of);
         done
     }
 }

@@ -60,6 +60,7 @@ fn identity(principal: Option<&str>, roles: &[&str], tenant: &str) -> Identity {
         scopes: Vec::new(),
         credential: CredentialKind::Jwt,
         expires_at: None,
+        entry: None,
     }
 }
 

@@ -110,6 +110,16 @@ impl CredentialKind {
     }
 }
 
+/// Which entry of a file a credential is. It tells nothing of the credential itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntryId(pub(crate) [u8; 32]);
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EntryId")
+    }
+}
+
 /// What a credential says of its holder. Made by filters, shared by every request that presents the credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -125,6 +135,8 @@ pub struct Identity {
     pub credential: CredentialKind,
     /// When the credential ends; `None`: with its file or certificate.
     pub expires_at: Option<UnixMillis>,
+    /// Which entry of a file the credential is; `None`: it does not stand in a file.
+    pub entry: Option<EntryId>,
 }
 
 impl Identity {
@@ -137,7 +149,16 @@ impl Identity {
             scopes: Vec::new(),
             credential: CredentialKind::None,
             expires_at: None,
+            entry: None,
         }
+    }
+
+    /// Whether both are of the same holder with the same rights, by whatever credential.
+    pub(crate) fn is_holder_of(&self, other: &Self) -> bool {
+        self.tenant == other.tenant
+            && self.principal == other.principal
+            && self.roles == other.roles
+            && self.scopes == other.scopes
     }
 }
 

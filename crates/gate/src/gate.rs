@@ -273,7 +273,9 @@ impl SecurityGate {
     ) -> Result<Caller, Denied> {
         let inner = &*self.0;
         let nobody = |failed_open| Caller::new(inner.anonymous.clone(), presented, failed_open);
-        if let Some((identity, failed_open)) = inner.tickets.redeem(ticket, client) {
+        let redeemed = inner.tickets.redeem(ticket, client);
+        // What it stands for may have ended since it was given.
+        if let Some((identity, failed_open)) = redeemed.filter(|(identity, _)| inner.holds(identity)) {
             inner.verdicts.token_passed.inc();
             return Ok(Caller::new(identity, presented, failed_open));
         }
@@ -464,11 +466,10 @@ impl SecurityGate {
         }
     }
 
-    /// Whether the credential of `caller` has ended. Where the gate is open it never does.
+    /// Whether the credential of `caller` has ended: by its time, or because it was taken out of its file or given
+    /// to somebody else there. Asked at each hand-out. Where the gate is open it never does.
     pub fn has_ended(&self, caller: &Caller) -> bool {
-        let inner = &*self.0;
-        let ended = caller.identity().expires_at.is_some_and(|end| end <= inner.parts.clock.now());
-        ended && inner.parts.mode == Mode::Closed
+        self.0.parts.mode == Mode::Closed && !self.0.holds(caller.identity())
     }
 
     /// What the tenant of `caller` may have in flight.
@@ -476,9 +477,12 @@ impl SecurityGate {
         self.0.parts.quota.limits(caller.tenant()).backlog
     }
 
-    /// Grows whenever what [`Self::may_receive`] says may have changed.
+    /// Grows whenever what [`Self::may_receive`] says may have changed, or what [`Self::has_ended`] says for
+    /// another reason than the time.
     pub fn revision(&self) -> u64 {
-        self.0.parts.chain.acl.as_ref().map_or(0, AclFilter::revision)
+        let chain = &self.0.parts.chain;
+        let rules = chain.acl.as_ref().map_or(0, AclFilter::revision);
+        rules + chain.token.as_ref().map_or(0, TokenAuthFilter::revision)
     }
 
     /// Keeps a decision that was made elsewhere, such as an administrator's.
@@ -607,6 +611,12 @@ fn any<'a>(
 }
 
 impl Inner {
+    /// Whether a credential is still good.
+    fn holds(&self, identity: &Identity) -> bool {
+        let is_over = identity.expires_at.is_some_and(|end| end <= self.parts.clock.now());
+        !is_over && self.parts.chain.token.as_ref().is_none_or(|token| token.still_holds(identity))
+    }
+
     /// The table: what becomes of what a filter found.
     fn judged<T>(
         &self,

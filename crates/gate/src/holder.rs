@@ -19,6 +19,7 @@ pub(crate) fn of(entry: &mut Entry, credential: CredentialKind) -> Result<Identi
         scopes: Vec::new(),
         credential,
         expires_at: None,
+        entry: None,
     })
 }
 

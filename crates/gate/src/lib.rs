@@ -34,7 +34,9 @@ pub use audit::{
     AuditPublisher, AuditRecord, AuditReport, AuditSink, EventAuditSink, FileAuditSettings, FileAuditSink,
     Interest, LoggingAuditSink, Outcome, SinkFailed, VerifyError, verify_audit,
 };
-pub use caller::{Caller, CertificateNames, CredentialKind, Identity, Presented, Principal, Protocol};
+pub use caller::{
+    Caller, CertificateNames, CredentialKind, EntryId, Identity, Presented, Principal, Protocol,
+};
 pub use context::RequestContext;
 pub use denied::{Denied, DeniedKind};
 pub use filter::{Finding, LoadError, Reload};

@@ -15,7 +15,10 @@ mod tests;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -58,6 +61,7 @@ pub struct TokenAuthFilter {
     tokens: Option<(WatchedFile, ArcSwap<Tokens>)>,
     certificates: Option<(WatchedFile, ArcSwap<Certificates>)>,
     jwt: Option<JwtVerifier>,
+    revision: AtomicU64,
 }
 
 impl TokenAuthFilter {
@@ -91,7 +95,7 @@ impl TokenAuthFilter {
             None => None,
             Some(path) => {
                 let file = WatchedFile::new(path);
-                let certificates = Certificates::parse(path, &file.read()?)?;
+                let certificates = Certificates::parse(path, &file.read()?, &fingerprints)?;
                 Some((file, ArcSwap::from_pointee(certificates)))
             }
         };
@@ -102,7 +106,7 @@ impl TokenAuthFilter {
                 problem: "no token file, no certificate file and no signed tokens are configured".into(),
             });
         }
-        Ok(Self { fingerprints, tokens, certificates, jwt })
+        Ok(Self { fingerprints, tokens, certificates, jwt, revision: AtomicU64::new(0) })
     }
 
     /// Who presents this. The `Authorization` value counts first; a certificate where there is none.
@@ -147,6 +151,27 @@ impl TokenAuthFilter {
         }
     }
 
+    /// Whether the file that somebody is known by still has the entry it has him from, with the same tenant,
+    /// principal and roles. Quick. What stands in no file ends by itself, and is not looked at here.
+    pub fn still_holds(&self, identity: &Identity) -> bool {
+        let Some(entry) = identity.entry else { return true };
+        let is_his = |holder: &Arc<Identity>| holder.is_holder_of(identity);
+        let by_token = self
+            .tokens
+            .as_ref()
+            .is_some_and(|(_, tokens)| tokens.load().holder(&entry.0).is_some_and(is_his));
+        by_token
+            || self
+                .certificates
+                .as_ref()
+                .is_some_and(|(_, certificates)| certificates.load().of_entry(entry).is_some_and(is_his))
+    }
+
+    /// Grows whenever what [`Self::still_holds`] says may have changed.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
     /// Reads its files again where they changed. Blocks. One that cannot be used keeps no other from being read.
     ///
     /// # Errors
@@ -160,10 +185,14 @@ impl TokenAuthFilter {
         let certificates =
             self.certificates.as_ref().map_or(Ok(Reload::Unchanged), |(file, certificates)| {
                 let Some(text) = file.read_if_changed()? else { return Ok(Reload::Unchanged) };
-                certificates.store(Arc::new(Certificates::parse(file.path(), &text)?));
+                let read = Certificates::parse(file.path(), &text, &self.fingerprints)?;
+                certificates.store(Arc::new(read));
                 Ok(Reload::Changed)
             });
         let jwt = self.jwt.as_ref().map_or(Ok(Reload::Unchanged), JwtVerifier::reload);
+        if [&tokens, &certificates].into_iter().any(|read| matches!(read, Ok(Reload::Changed))) {
+            self.revision.fetch_add(1, Ordering::AcqRel);
+        }
         Ok(tokens?.or(certificates?).or(jwt?))
     }
 

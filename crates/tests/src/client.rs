@@ -21,12 +21,19 @@ pub struct Client {
     http: Http,
     traffic: u16,
     admin: u16,
+    authorization: Option<String>,
 }
 
 impl Client {
     /// A client of the server on these ports of loopback.
     pub fn new(traffic: u16, admin: u16) -> Self {
-        Self { http: Http::new(), traffic, admin }
+        Self { http: Http::new(), traffic, admin, authorization: None }
+    }
+
+    /// A client of the same server with connections of its own, which presents a token on the traffic port.
+    #[must_use]
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { http: Http::new(), authorization: Some(format!("Bearer {token}")), ..self.clone() }
     }
 
     /// Any request to the traffic port.
@@ -41,7 +48,11 @@ impl Client {
         body: impl Into<Bytes>,
         most: Duration,
     ) -> Result<Reply> {
-        self.request(self.traffic, method, path, headers, body.into(), most).await
+        let mut headers = headers.to_vec();
+        if let Some(authorization) = &self.authorization {
+            headers.push(("authorization", authorization));
+        }
+        self.request(self.traffic, method, path, &headers, body.into(), most).await
     }
 
     async fn request(

@@ -3,6 +3,7 @@
 //!
 //! The tests themselves are in `tests/it`; `docs/testing.md` says how to run and replay them.
 
+mod access;
 mod authority;
 mod checker;
 mod client;
@@ -24,6 +25,7 @@ mod stream;
 mod subscribe;
 mod wait;
 
+pub use access::{Access, token_of};
 pub use authority::{Authority, Pair};
 pub use checker::{Rule, Violation, check};
 pub use client::Client;

@@ -26,6 +26,14 @@ impl Raw {
         Ok(Self(stream))
     }
 
+    /// Ends the connection as a process that crashes does: with a reset, whatever was under way.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn reset(self) -> Result<()> {
+        Ok(self.0.set_zero_linger()?)
+    }
+
     /// Sends bytes.
     ///
     /// # Errors

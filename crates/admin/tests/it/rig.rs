@@ -62,6 +62,12 @@ pub(crate) fn once() -> AskedSettings {
 
 impl Rig {
     pub(crate) async fn new() -> Self {
+        let tokens = AdminTokens { admin: Some("secret"), ..AdminTokens::default() };
+        Self::behind(AdminAccess::load(tokens).expect("no file")).await
+    }
+
+    /// With other tokens; `secret` has to be an admin's for [`Self::ask`].
+    pub(crate) async fn behind(access: AdminAccess) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(4 << 20);
@@ -100,8 +106,6 @@ impl Rig {
         let tasks = Tasks::new();
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
-        let tokens = AdminTokens { admin: Some("secret"), ..AdminTokens::default() };
-        let access = AdminAccess::load(tokens).expect("no file");
         let gate = SecurityGate::open(tenant(), &signals);
         let health = Health::new(Readiness::new());
         let state =

@@ -118,6 +118,11 @@ impl Lane {
         Settled::Staged
     }
 
+    /// Whether the lock of a delivery ran out: to extend it is to hand it out again.
+    pub fn is_unlocked(&self, offset: Offset) -> bool {
+        self.entries.get(&offset.0).is_some_and(|entry| entry.phase == Phase::Waiting)
+    }
+
     /// Makes a delivery a dead letter now. Any id of a live delivery will do.
     pub fn reject(
         &mut self,

@@ -210,7 +210,7 @@ impl Inner {
         let mut ready: Vec<(Arc<Stream>, Room, usize)> = Vec::new();
         let mut limit = None;
         for stream in state.streams.all() {
-            if !stream.receiver.may_receive(&group.id.topic) || stream.receiver.has_ended() {
+            if !stream.receiver.may_receive(&group.id.topic) {
                 continue;
             }
             let window = state.window(stream.member);

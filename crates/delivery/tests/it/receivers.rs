@@ -13,6 +13,7 @@ use mesh_delivery::{
     SubscribeError, Subscribed,
 };
 use mesh_frame::TopicName;
+use tokio::task::JoinSet;
 
 use crate::{
     rig::{Got, Rig, anybody, client, events, got, tenant, topic},
@@ -291,4 +292,82 @@ async fn a_stream_ends_with_the_credential_it_was_opened_with() {
     rig.publish_ids(0..1).await;
     assert_eq!(stream.end().await, "the credential has ended");
     assert_eq!(rig.poll_as(&anybody(), "s", 1, 1_000).await.len(), 1, "nothing was lost with it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_have_what_woke_him_wakes_the_others() {
+    // covers: U102
+    let rig = Arc::new(Rig::new().await);
+    for name in ["barred", "other"] {
+        rig.subscribe(name, Mode::LoadBalance, AskedSettings::default()).await;
+    }
+    for round in 0..3 {
+        let terms = Terms::new();
+        let waiting = |receiver: Receiver, name: &'static str| {
+            let (rig, mut poll) = (rig.clone(), JoinSet::new());
+            poll.spawn(async move { rig.poll_as(&receiver, name, 1, 20_000).await });
+            poll
+        };
+        let answer = async |poll: &mut JoinSet<Vec<Got>>| {
+            let got = tokio::time::timeout(Duration::from_secs(10), poll.join_next()).await;
+            got.expect("an answer long before its time").expect("one poll").expect("no panic")
+        };
+        // It is woken first, having waited longer; nobody is told that it may have nothing any more.
+        let mut barred = waiting(Receiver::new(tenant(), None, terms.clone()), "barred");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut other = waiting(anybody(), "other");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if round == 0 {
+            terms.may.store(false, Ordering::Release);
+        } else {
+            terms.ended.store(true, Ordering::Release);
+        }
+        rig.publish_ids(round..round + 1).await;
+        let got = answer(&mut other).await;
+        assert_eq!(events(&got), [round.to_string()]);
+        rig.ack(&[&got[0]]).await;
+        if round == 0 {
+            // Let in again, it gets what comes, within the second in which it looks again.
+            terms.may.store(true, Ordering::Release);
+            rig.publish_ids(100..101).await;
+            let got = answer(&mut barred).await;
+            assert_eq!(events(&got), ["100"]);
+            rig.ack(&[&got[0]]).await;
+        } else {
+            assert!(answer(&mut barred).await.is_empty());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_lock_again_what_ran_out_takes_a_unit_of_the_backlog_again() {
+    // covers: U105
+    let rig = Rig::new().await;
+    let terms = Terms::new();
+    terms.backlog.store(2, Ordering::Release);
+    let receiver = named("p", &terms);
+    let asked = AskedSettings {
+        ack_timeout_ms: Some(3_000),
+        backoff_ms: Some(600_000),
+        max_backoff_ms: Some(600_000),
+        ..AskedSettings::default()
+    };
+    rig.subscribe("c", Mode::LoadBalance, asked).await;
+    rig.publish_ids(0..4).await;
+    let first = rig.poll_as(&receiver, "c", 10, 1_000).await;
+    assert_eq!(first.len(), 2);
+    let extend = async |got: &Got| {
+        let ids = rig.dispatcher.resolve(&tenant(), std::slice::from_ref(&got.delivery));
+        rig.dispatcher.extend(&ids, Duration::from_secs(600), Some(2)).await
+    };
+    // While it is locked it has its unit.
+    assert_eq!(extend(&first[0]).await, [SettleOutcome::Settled]);
+    rig.until("the other lock to run out", || rig.dispatcher.backlog(&tenant()) == 1).await;
+    let second = rig.poll_as(&receiver, "c", 10, 1_000).await;
+    assert_eq!((second.len(), rig.dispatcher.backlog(&tenant())), (1, 2));
+    assert_eq!(extend(&first[1]).await, [SettleOutcome::Unknown], "there is no room for it any more");
+    assert_eq!(rig.dispatcher.backlog(&tenant()), 2);
+    rig.ack(&[&first[0]]).await;
+    assert_eq!(extend(&first[1]).await, [SettleOutcome::Settled]);
+    assert_eq!(rig.dispatcher.backlog(&tenant()), 2);
 }

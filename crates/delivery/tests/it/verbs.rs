@@ -20,7 +20,7 @@ impl Rig {
 
     async fn extend(&self, got: &[&Got], by_ms: u64) -> Vec<SettleOutcome> {
         self.dispatcher
-            .extend(&self.dispatcher.resolve(&tenant(), &ids(got)), Duration::from_millis(by_ms))
+            .extend(&self.dispatcher.resolve(&tenant(), &ids(got)), Duration::from_millis(by_ms), None)
             .await
     }
 
@@ -128,7 +128,7 @@ async fn another_tenants_ids_settle_nothing() {
         [SettleOutcome::Unknown]
     );
     assert_eq!(
-        rig.dispatcher.extend(&rig.dispatcher.resolve(&other, &its), Duration::from_secs(1)).await,
+        rig.dispatcher.extend(&rig.dispatcher.resolve(&other, &its), Duration::from_secs(1), None).await,
         [SettleOutcome::Unknown]
     );
     assert_eq!(

@@ -14,6 +14,7 @@ fn identity(principal: Option<&str>, roles: &[&str], tenant: &str) -> Identity {
         scopes: Vec::new(),
         credential: if principal.is_some() { CredentialKind::Token } else { CredentialKind::None },
         expires_at: None,
+        entry: None,
     }
 }
 

@@ -2,14 +2,19 @@
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
-use crate::{CertificateNames, CredentialKind, Identity, entries, filter::LoadError, holder};
+use super::fingerprint::Fingerprints;
+use crate::{CertificateNames, CredentialKind, EntryId, Identity, entries, filter::LoadError, holder};
 
 /// The kinds of alternative names.
 const KINDS: [&str; 4] = ["DNS", "URI", "EMAIL", "IP"];
 
-/// The entries of a file by the name they go by.
+/// The entries of a file.
 #[derive(Debug, Default)]
-pub(super) struct Certificates(HashMap<Name, Arc<Identity>>);
+pub(super) struct Certificates {
+    /// By the name they go by.
+    names: HashMap<Name, Arc<Identity>>,
+    entries: HashMap<EntryId, Arc<Identity>>,
+}
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Name {
@@ -27,8 +32,8 @@ pub(super) enum Meant<'a> {
 }
 
 impl Certificates {
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, LoadError> {
-        let mut names = HashMap::new();
+    pub(super) fn parse(path: &Path, text: &str, fingerprints: &Fingerprints) -> Result<Self, LoadError> {
+        let mut certificates = Self::default();
         for mut entry in entries::parse(path, text, "certificate")? {
             let name = match (entry.text("commonName")?, entry.text("san")?) {
                 (Some(name), None) => Name::Common(name),
@@ -45,12 +50,19 @@ impl Certificates {
                 (None, None) => return Err(entry.unusable("`commonName` or `san` is missing".into())),
             };
             let identity = holder::of(&mut entry, CredentialKind::Certificate)?;
-            if names.insert(name, Arc::new(identity)).is_some() {
+            // No token has a blank in it, so none is taken for this.
+            let id = match &name {
+                Name::Common(name) => fingerprints.of(format!("common name {name}").as_bytes()),
+                Name::Alternative(name) => fingerprints.of(format!("alternative name {name}").as_bytes()),
+            };
+            let identity = Arc::new(Identity { entry: Some(EntryId(id)), ..identity });
+            certificates.entries.insert(EntryId(id), identity.clone());
+            if certificates.names.insert(name, identity).is_some() {
                 return Err(entry.unusable("another entry goes by the same name".into()));
             }
             entry.finish("`commonName`, `san`, `tenant`, `principal` and `roles`")?;
         }
-        Ok(Self(names))
+        Ok(certificates)
     }
 
     /// Whom a verified certificate with these names means.
@@ -59,13 +71,18 @@ impl Certificates {
         let alternative =
             names.alternative.iter().filter_map(|name| alternative(name).map(Name::Alternative));
         let mut meant = Meant::Nobody;
-        for holder in common.chain(alternative).filter_map(|name| self.0.get(&name)) {
+        for holder in common.chain(alternative).filter_map(|name| self.names.get(&name)) {
             match meant {
-                Meant::One(other) if other != holder => return Meant::Several,
+                Meant::One(other) if !other.is_holder_of(holder) => return Meant::Several,
                 _ => meant = Meant::One(holder),
             }
         }
         meant
+    }
+
+    /// Whom an entry means.
+    pub(super) fn of_entry(&self, entry: EntryId) -> Option<&Arc<Identity>> {
+        self.entries.get(&entry)
     }
 }
 

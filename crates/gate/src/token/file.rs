@@ -10,7 +10,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use ring::digest::{SHA256, digest};
 
 use super::fingerprint::{Fingerprint, Fingerprints};
-use crate::{CredentialKind, Identity, entries, filter::LoadError, holder};
+use crate::{CredentialKind, EntryId, Identity, entries, filter::LoadError, holder};
 
 /// The shortest token that is accepted, in bytes: what can be guessed is none.
 const SHORTEST: usize = 16;
@@ -59,6 +59,7 @@ impl Tokens {
                 return Err(entry.unusable("another token has the same `name`".into()));
             }
             let fingerprint = fingerprints.of_sha256(&sha256);
+            let identity = Identity { entry: Some(EntryId(fingerprint)), ..identity };
             if tokens.holders.insert(fingerprint, Arc::new(identity)).is_some() {
                 return Err(entry.unusable("another token is the same".into()));
             }

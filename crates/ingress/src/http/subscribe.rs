@@ -58,9 +58,11 @@ pub(super) async fn unsubscribe(edge: &HttpEdge, caller: &Caller, body: &[u8]) -
     let group = group.map_err(|error| ApiError::of_name("group", error))?;
     let delete_group = request.boolean("deleteGroup")?.unwrap_or(false);
     let client = edge.intake().client(caller, client, Action::Unsubscribe)?;
+    // Whoever owns it may. One that is nobody's becomes the caller's with this, which takes the right to use it.
+    let action = if client.is_owned() { Action::Unsubscribe } else { Action::Subscribe };
     let (id, topics) = (client.id().clone(), client.topics().to_vec());
     let asked = Unsubscribe { client, topic, group, delete_group };
-    let admitted = edge.admit(caller, Action::Unsubscribe, Resource::Client(&id, &topics), asked)?;
+    let admitted = edge.admit(caller, action, Resource::Client(&id, &topics), asked)?;
     let removed = edge.intake().unsubscribe(admitted).await;
     let removed = removed.map_err(|error| match error {
         SubscribeError::NotYours => Hidden.into(),

@@ -24,6 +24,7 @@ pub struct Hidden;
 pub struct UsableClient {
     id: ClientId,
     topics: Vec<TopicName>,
+    is_owned: bool,
     over_others: bool,
 }
 
@@ -31,6 +32,11 @@ impl UsableClient {
     /// Its id.
     pub fn id(&self) -> &ClientId {
         &self.id
+    }
+
+    /// Whether it is somebody's: the caller's, where the gate is closed.
+    pub fn is_owned(&self) -> bool {
+        self.is_owned
     }
 
     /// What it is subscribed to, as far as the gate wants to know.
@@ -56,7 +62,7 @@ impl Intake {
                 return Err(Hidden);
             }
         }
-        Ok(UsableClient { id, topics, over_others: is_others })
+        Ok(UsableClient { id, topics, is_owned: owner.is_some(), over_others: is_others })
     }
 
     /// What delivery ids stand for. Those of another principal are not there, unless the gate is open.

@@ -119,8 +119,9 @@ impl Intake {
 
     /// Locks deliveries anew; one outcome each, in their order.
     pub async fn extend(&self, admitted: Admitted<Extend>) -> Vec<SettleOutcome> {
+        let backlog = admitted.limits().backlog;
         let (extend, _) = admitted.into_parts();
-        self.dispatcher.extend(&extend.deliveries, extend.by).await
+        self.dispatcher.extend(&extend.deliveries, extend.by, backlog).await
     }
 
     /// Makes deliveries dead letters, which are stored when this returns; one outcome each, in their order.

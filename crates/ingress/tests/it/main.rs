@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod client;
+mod gate;
 mod limits;
 mod mesh;
 mod round;

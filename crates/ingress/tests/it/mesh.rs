@@ -52,6 +52,7 @@ pub(crate) struct Mesh {
     pub(crate) storage: Storage,
     pub(crate) log: Arc<Faulty>,
     pub(crate) groups: Groups,
+    pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) stop: Stop,
     tasks: Tasks,
     _home: tempfile::TempDir,
@@ -121,12 +122,13 @@ impl Mesh {
         let server = HttpServer::bind(wanted.server).expect("a free port");
         let address = server.local_addr();
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
-        tasks.spawn("tick", dispatcher.tick(tasks.stop()));
+        tasks.spawn("tick", dispatcher.clone().tick(tasks.stop()));
+        tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         let serving =
             server.serve(router(&edge), clock, HttpServerSignals::new("http", &signals), stop.clone());
         tasks.spawn("serve", async move { serving.await.expect("the socket is fine") });
         readiness.open();
-        Self { address, readiness, signals, storage, log, groups, stop, tasks, _home: home }
+        Self { address, readiness, signals, storage, log, groups, dispatcher, stop, tasks, _home: home }
     }
 
     /// Waits until the gate has admitted this many requests, so that the last of them is past it.

@@ -108,14 +108,14 @@ pub(super) fn admin_access(settings: &Settings) -> anyhow::Result<AdminAccess> {
     .map_err(|error| cannot_load("admin tokens", &error))
 }
 
-/// TLS, where a port speaks it.
-type MaybeTls = Option<Arc<Tls>>;
+/// TLS of a port; `None`: it speaks plainly.
+pub(super) type PortTls = Option<Arc<Tls>>;
 
 /// TLS of the traffic port, and of the admin port.
 ///
 /// # Errors
 /// Files that cannot be read or used.
-pub(super) fn tls(settings: &Settings) -> anyhow::Result<(MaybeTls, MaybeTls)> {
+pub(super) fn tls(settings: &Settings) -> anyhow::Result<(PortTls, PortTls)> {
     let Some(files) = &settings.tls else { return Ok((None, None)) };
     let load = |clients: ClientCertificates, files: &TlsFiles| {
         let tls = Tls::load(TlsSettings {

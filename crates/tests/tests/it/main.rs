@@ -16,6 +16,8 @@ mod gate_admin;
 mod gate_audit;
 mod gate_browser;
 mod gate_document;
+mod gate_quota;
+mod gate_rights;
 mod gate_signatures;
 mod gate_tls;
 mod gate_tokens;

@@ -430,3 +430,29 @@ fn no_credential_ever_shows_in_a_record() {
         }
     }
 }
+
+#[test]
+fn a_token_taken_out_of_its_file_ends_what_was_opened_with_it_where_the_gate_is_closed() {
+    // covers: U102
+    let secret = "right-8c1f0a7be2d94c55";
+    for (mode, ends) in [(Mode::Closed, true), (Mode::Permissive, false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens.toml");
+        let fixture = fixture(mode, TenantLimits::default(), Some(token_filter(&path, secret)));
+        let gate = &fixture.gate;
+        let presented = Presented { authorization: Some(secret.as_bytes()), ..PRESENTED };
+        let ann = gate.authenticate(&presented, Action::Subscribe).expect("known");
+        let client = ClientId::new("c").expect("legal");
+        let (used, unused) = (gate.ticket(&ann, None), gate.ticket(&ann, None));
+        let of_ticket = gate.redeem(&used.expect("a ticket").text, &client, &PRESENTED).expect("it is good");
+        assert!(!gate.has_ended(&ann) && !gate.has_ended(&of_ticket), "{mode:?}");
+
+        let other = folder.path().join("other.toml");
+        token_filter(&other, "other-41d0b66ce9a2f731");
+        fs::rename(&other, &path).expect("renamed");
+        gate.reload();
+        assert_eq!((gate.has_ended(&ann), gate.has_ended(&of_ticket)), (ends, ends), "{mode:?}");
+        let late = gate.redeem(&unused.expect("a ticket").text, &client, &PRESENTED);
+        assert_eq!(late.is_err(), ends, "{mode:?}: a ticket is good no longer than what it stands for");
+    }
+}

@@ -61,6 +61,7 @@ impl ClaimRules {
             scopes: words(at(claims, &self.scopes)).ok_or("the token does not list its scopes properly")?,
             credential: CredentialKind::Jwt,
             expires_at: Some(ends),
+            entry: None,
         }))
     }
 

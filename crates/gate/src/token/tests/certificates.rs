@@ -101,3 +101,18 @@ fn without_a_certificate_file_a_certificate_names_nobody() {
     let finding = filter.authenticate(None, Some(&names("p", &[])), NOW);
     assert_eq!(told(finding), "denied: a credential is needed");
 }
+
+#[test]
+fn an_identity_ends_with_the_entry_of_its_certificate() {
+    let folder = Folder::new();
+    let certificate_file = Some(folder.write("certificates.toml", GOOD));
+    let settings = TokenSettings { certificate_file, ..TokenSettings::default() };
+    let filter = TokenAuthFilter::load(&settings).expect("a good file");
+    let Finding::Pass(billing) = filter.authenticate(None, Some(&names("billing", &[])), NOW) else {
+        panic!("it is known");
+    };
+    assert!(filter.still_holds(&billing));
+    folder.write("certificates.toml", &GOOD.replace("commonName = \"billing\"", "commonName = \"other\""));
+    assert_eq!(filter.reload().expect("read"), Reload::Changed);
+    assert!(!filter.still_holds(&billing), "the same holder has another entry, but this one is gone");
+}

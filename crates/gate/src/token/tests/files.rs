@@ -176,3 +176,31 @@ fn it_is_seen_who_may_read_a_file() {
     );
     assert!(!Tokens::parse(&path, &hashed_only, &fingerprints).expect("good").has_plain);
 }
+
+#[test]
+fn an_identity_holds_as_long_as_its_own_entry_gives_the_same() {
+    let folder = Folder::new();
+    let token_file = Some(folder.write("tokens.toml", &good()));
+    let filter = TokenAuthFilter::load(&TokenSettings { token_file, ..TokenSettings::default() })
+        .expect("a good file");
+    let Finding::Pass(alice) = filter.authenticate(Some(b"token-0123456789abcdef"), None, NOW) else {
+        panic!("alice is known");
+    };
+    let other =
+        "\n[[token]]\nname = \"other\"\nvalue = \"another-0123456789\"\ntenant = \"T1\"\nprincipal = \"x\"\n";
+    let cases = [
+        ("somebody else came", format!("{}{other}", good()), true),
+        ("she has another role", good().replace("\"writer\"", "\"auditor\""), false),
+        ("it is as it was", good(), true),
+        // Her own name still stands there, with the same rights.
+        ("she has another token", good().replace("token-0123456789abcdef", "token-of-next-year-1"), false),
+        ("nobody of it is left", other.to_owned(), false),
+    ];
+    for (what, text, holds) in cases {
+        folder.write("tokens.toml", &text);
+        assert_eq!(filter.reload().expect("read"), Reload::Changed, "{what}");
+        assert_eq!(filter.still_holds(&alice), holds, "{what}");
+    }
+    let anonymous = Identity::anonymous(alice.tenant.clone());
+    assert!(filter.still_holds(&anonymous), "what is in no file is not looked for there");
+}
