@@ -3,7 +3,7 @@ mod decisions;
 use mesh_frame::TopicName;
 
 use super::*;
-use crate::Protocol;
+use crate::{Basis, DeniedKind, Presented, Protocol, Resource};
 
 #[test]
 fn without_filters_everything_is_admitted_for_the_default_tenant_and_counted() {

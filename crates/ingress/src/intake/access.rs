@@ -54,15 +54,13 @@ impl Intake {
         let holding = self.dispatcher.client(caller.tenant(), &id);
         let (owner, topics) =
             holding.map_or_else(Default::default, |holding| (holding.owner, holding.topics));
-        let is_others =
-            owner.is_some() && owner.as_deref() != caller.principal().map(mesh_gate::Principal::as_str);
-        if is_others {
-            let resource = Resource::Client(&id, &topics);
-            if self.gate.not_owned(caller, operation, resource) == Ownership::Hidden {
-                return Err(Hidden);
-            }
-        }
-        Ok(UsableClient { id, topics, is_owned: owner.is_some(), over_others: is_others })
+        let resource = Resource::Client(&id, &topics);
+        let over_others = match self.gate.owns(caller, owner.as_deref(), operation, resource) {
+            Ownership::Own => false,
+            Ownership::OverOthers => true,
+            Ownership::Hidden => return Err(Hidden),
+        };
+        Ok(UsableClient { id, topics, is_owned: owner.is_some(), over_others })
     }
 
     /// What delivery ids stand for. Those of another principal are not there, unless the gate is open.

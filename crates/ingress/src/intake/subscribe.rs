@@ -36,7 +36,7 @@ impl Intake {
             Err(SubscribeError::NotYours) => {
                 let resource = Resource::Client(&subscribe.client, std::slice::from_ref(&subscribe.topic));
                 match self.gate.not_owned(&caller, Action::Subscribe, resource) {
-                    Ownership::Granted => {
+                    Ownership::Own | Ownership::OverOthers => {
                         self.groups.subscribe(Subscribe { over_others: true, ..subscribe }).await
                     }
                     Ownership::Hidden => Err(SubscribeError::NotYours),

@@ -1,11 +1,15 @@
 //! The decision table, row by row: what becomes of each cause, closed and permissive.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
+use mesh_frame::ClientId;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{Interest, Principal, SinkFailed, TenantLimits, TokenSettings};
+use crate::{
+    Admitted, Cost, Denied, Interest, Principal, SinkFailed, TenantLimits, TokenSettings, filter,
+    gate::verdict::{Asking, Judged},
+};
 
 /// Rules: ann may publish and subscribe to `a.*`; what concerns `a.x` is malformed; bob has none.
 const RULES: &str = r#"
@@ -216,7 +220,7 @@ fn each_cause_ends_as_the_decision_table_says() {
             "another principal's",
             |f| match f.gate.owns(&caller(Some("ann")), Some("bob"), Action::Subscribe, Resource::Named("c1"))
             {
-                Ownership::Granted => OPEN,
+                Ownership::Own | Ownership::OverOthers => OPEN,
                 Ownership::Hidden => End::Hidden,
             },
             [End::Hidden, OPEN],
@@ -227,8 +231,8 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "nobody's",
             |f| match f.gate.owns(&caller(Some("ann")), None, Action::Subscribe, Resource::Named("c1")) {
-                Ownership::Granted => publish(f, &caller(Some("ann")), "a.b"),
-                Ownership::Hidden => End::Hidden,
+                Ownership::Own => publish(f, &caller(Some("ann")), "a.b"),
+                Ownership::OverOthers | Ownership::Hidden => End::Hidden,
             },
             [End::Admitted(Basis::Passed), End::Admitted(Basis::Passed)],
             "acl",
