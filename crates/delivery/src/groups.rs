@@ -3,10 +3,7 @@
 //! Subscribe writes positions first, then Meta; unsubscribe the reverse: what Meta knows always has its
 //! positions, and positions nobody knows are removed at boot. Both are durable before they are answered.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use mesh_base::{BackendError, UnixMillis};
 use mesh_frame::{ClientId, Filter, GroupName, Offset, PartitionId, SubscriptionId, TenantId, TopicName};
@@ -18,9 +15,9 @@ use mesh_state::{
 use mesh_storage::{Topic, TopicError};
 
 use crate::{
-    AskedSettings, Mode, Receiver, ReliableDispatcher, Settings,
+    AskedSettings, Mode, ReliableDispatcher, Settings,
     dispatcher::{Inner, LedgerUnavailable},
-    group::{Group, Membership, kind_of, member_of},
+    group::{Group, Membership, kind_of},
     lane::AckMode,
     settings::DEFAULT_MAX_IN_FLIGHT,
 };
@@ -162,7 +159,7 @@ impl Groups {
         Self { dispatcher, store, changing: Arc::default(), auto_create }
     }
 
-    fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.dispatcher.0
     }
 
@@ -388,139 +385,6 @@ impl Groups {
         Ok(membership)
     }
 
-    /// Makes a client that is nobody's the receiver's, if that has a name: what was subscribed before names were
-    /// asked for belongs to the first that comes with one. Durable when it returns. A client that is not there, or
-    /// somebody's, stays as it is.
-    ///
-    /// # Errors
-    /// When Meta cannot write; asking again goes on with what is left.
-    pub async fn adopt(&self, receiver: &Receiver, client: &ClientId) -> Result<(), SubscribeError> {
-        let (tenant, inner) = (receiver.tenant(), self.inner());
-        let Some(principal) = receiver.principal() else { return Ok(()) };
-        if inner.clients.owner(tenant, client).is_some() || inner.groups_of(tenant, client).is_none() {
-            return Ok(());
-        }
-        let _one_at_a_time = self.changing.lock().await;
-        if inner.clients.owner(tenant, client).is_some() {
-            return Ok(());
-        }
-        self.adopt_all(tenant, client, principal).await
-    }
-
-    /// Writes a client's owner into its subscriptions. Under the lock of changes.
-    async fn adopt_all(
-        &self,
-        tenant: &TenantId,
-        client: &ClientId,
-        principal: &str,
-    ) -> Result<(), SubscribeError> {
-        let inner = self.inner();
-        let Some(groups) = inner.groups_of(tenant, client) else { return Ok(()) };
-        for group in &groups {
-            if let Some(known) = self.store.member(&group.id, client) {
-                let record =
-                    SubscriptionRecord { principal: Some(principal.to_owned()), ..known.record.clone() };
-                self.store.put_member(&group.id, record).await.map_err(SubscribeError::Meta)?;
-            }
-        }
-        inner.clients.adopted(tenant, client, &principal.into());
-        tracing::info!(%tenant, %client, principal, "a client that was nobody's is this principal's now");
-        Ok(())
-    }
-
-    /// Ends a client's membership in the group, or in all its groups of the topic, or in all. What it has
-    /// goes back at once. `delete_group`: a shared group left without members goes, with its backlog. A
-    /// group of one client always goes with it. `false`: there was nothing to end.
-    ///
-    /// # Errors
-    /// When Meta or the ledger cannot write; what was ended before stays ended.
-    pub async fn unsubscribe(
-        &self,
-        receiver: &Receiver,
-        client: &ClientId,
-        topic: Option<&TopicName>,
-        group: Option<&GroupName>,
-        delete_group: bool,
-    ) -> Result<bool, SubscribeError> {
-        let (tenant, inner) = (receiver.tenant(), self.inner());
-        let _one_at_a_time = self.changing.lock().await;
-        if !receiver.may_use(inner.clients.owner(tenant, client).as_deref()) {
-            return Err(SubscribeError::NotYours);
-        }
-        let mut removed = false;
-        for found in inner.groups_of(tenant, client).unwrap_or_default() {
-            let fits = topic.is_none_or(|topic| found.id.topic == *topic)
-                && group.is_none_or(|group| found.id.name == *group);
-            if fits {
-                self.leave(&found, tenant, client).await?;
-                let empty = found.state.lock().members.is_empty();
-                if empty && (delete_group || found.id.kind == shared::GroupKind::Broadcast) {
-                    self.remove(&found).await?;
-                }
-                removed = true;
-            }
-        }
-        Ok(removed)
-    }
-
-    pub(crate) async fn leave(
-        &self,
-        group: &Arc<Group>,
-        tenant: &TenantId,
-        client: &ClientId,
-    ) -> Result<(), SubscribeError> {
-        if let Some(known) = self.store.member(&group.id, client) {
-            self.store.remove_member(&group.id, &known).await.map_err(SubscribeError::Meta)?;
-        }
-        let inner = self.inner();
-        inner.clients.left(tenant, client, group);
-        inner.left_with_stream(tenant, client, group);
-        let now = inner.clock.now();
-        let epoch = inner.positions.log().epoch();
-        let mut batch = PositionBatch::new();
-        {
-            let mut guard = group.state.lock();
-            let state = &mut *guard;
-            state.dismiss(tenant, client);
-            if state.epoch == Some(epoch) {
-                let member = member_of(tenant, client);
-                for lane in &mut state.lanes {
-                    lane.lane.member_left(member, now, &state.terms, &mut state.windows, &mut batch);
-                }
-                inner.commit_later(epoch, batch);
-            }
-        }
-        // A poll that waits is told at once that it has nothing to wait for.
-        group.waiters.wake(usize::MAX, |other| other == member_of(tenant, client).0);
-        inner.condemn(group);
-        inner.after(group);
-        Ok(())
-    }
-
-    /// Removes a group: first from Meta, then its positions.
-    pub(crate) async fn remove(&self, group: &Arc<Group>) -> Result<(), SubscribeError> {
-        let inner = self.inner();
-        if let Some(stored) = self.store.group(&group.id) {
-            self.store.remove_group(&group.id, &stored).await.map_err(SubscribeError::Meta)?;
-        }
-        group.closed.store(true, Ordering::Release);
-        inner.groups.write().remove(group);
-        let mut batch = PositionBatch::new();
-        {
-            let mut state = group.state.lock();
-            for lane in &state.lanes {
-                batch.forget(lane.lane.key());
-            }
-            state.lanes.clear();
-            state.epoch = None;
-        }
-        let log = inner.positions.log();
-        log.committed(log.commit(log.epoch(), batch, Durability::Synced))
-            .await
-            .map_err(LedgerUnavailable::from)?;
-        Ok(())
-    }
-
     /// The members of every group, of all instances; of one topic when one is named.
     pub fn members(&self, topic: Option<&TopicName>) -> Vec<MemberView> {
         let modes: std::collections::HashMap<GroupId, String> =
@@ -544,20 +408,6 @@ impl Groups {
     /// How many clients this instance has.
     pub fn client_count(&self) -> usize {
         self.inner().clients.count()
-    }
-
-    /// Ends every subscription of a client for it: the client is told so when it polls.
-    ///
-    /// # Errors
-    /// As [`Groups::unsubscribe`].
-    pub async fn evict(&self, tenant: &TenantId, client: &ClientId) -> Result<bool, SubscribeError> {
-        let inner = self.inner();
-        if inner.groups_of(tenant, client).is_none() {
-            return Ok(false);
-        }
-        // First: a poll that is woken by the end of its subscription is told why.
-        inner.clients.evicted(tenant, client, inner.clock.now());
-        self.unsubscribe(&Receiver::anybody(tenant.clone()).over_others(), client, None, None, false).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`ReliableDispatcher`] takes, commits and settles for every group; [`Groups`] makes and ends memberships
 //! and brings everything back at boot; [`DeliveryTopology`] says which partitions this instance polls.
 
+mod adoption;
 mod backlog;
 mod burials;
 mod client;
@@ -14,6 +15,7 @@ mod group_admin;
 mod groups;
 mod lag;
 pub mod lane;
+mod leaving;
 mod letters;
 mod poll;
 mod receiver;
