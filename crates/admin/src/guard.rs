@@ -14,7 +14,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::{
+    HeaderMap, HeaderValue, Method, Version,
+    header::{AUTHORIZATION, CONNECTION},
+};
 use mesh_gate::{
     Action, AuditRecord, CredentialKind, LoadError, Outcome, Protocol, Reload, SecurityGate, WatchedFile,
 };
@@ -88,6 +91,19 @@ struct Credential {
     role: AdminRole,
 }
 
+/// Who was not, and who it was, where that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    error: ApiError,
+    holder: Option<Holder>,
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Self { error, holder: None }
+    }
+}
+
 /// Who was let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
@@ -154,23 +170,20 @@ impl AdminAccess {
     }
 
     /// Who presents these `Authorization` values, if they may have what a route needs.
-    fn check<'a>(
-        &self,
-        mut values: impl Iterator<Item = &'a [u8]>,
-        needs: Needs,
-    ) -> Result<Holder, ApiError> {
+    fn check<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>, needs: Needs) -> Result<Holder, Refused> {
         let of_file = self.0.of_file.read();
         let is_locked = self.0.fixed.is_empty() && of_file.is_empty();
         if is_locked && (needs != Needs::Metrics || self.0.metrics.is_none()) {
-            return Err(ApiError::new(
-                ErrorCode::AdminLocked,
-                "no admin token is configured (eventmesh.admin.token): only health and readiness are open",
-            ));
+            let reason =
+                "no admin token is configured (eventmesh.admin.token): only health and readiness are open";
+            return Err(ApiError::new(ErrorCode::AdminLocked, reason).into());
         }
         let refused = || ApiError::new(ErrorCode::Unauthenticated, "the admin token is missing or wrong");
         let value = values.next().ok_or_else(refused)?;
         if values.next().is_some() {
-            return Err(ApiError::new(ErrorCode::InvalidArgument, "more than one Authorization header"));
+            return Err(
+                ApiError::new(ErrorCode::InvalidArgument, "more than one Authorization header").into()
+            );
         }
         let presented = match value.split_first_chunk::<7>() {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"bearer ") => rest.trim_ascii(),
@@ -185,25 +198,21 @@ impl AdminAccess {
             }
         }
         let for_metrics = self.0.metrics.is_some_and(|digest| bool::from(digest.ct_eq(&presented)));
-        let (role, name) = match (needs, holder) {
-            (Needs::Metrics, None) if for_metrics => {
-                return Ok(Holder { name: "eventmesh.admin.security.metrics.token".into() });
-            }
-            (_, None) if for_metrics => (None, "the token for metrics"),
-            (_, None) => return Err(refused()),
-            (_, Some(credential)) => (Some(credential.role), &*credential.name),
+        let (role, name) = match holder {
+            Some(credential) => (Some(credential.role), &*credential.name),
+            None if for_metrics => (None, "eventmesh.admin.security.metrics.token"),
+            None => return Err(refused().into()),
         };
         let needed = match needs {
             Needs::Nothing | Needs::Metrics => AdminRole::Viewer,
             Needs::Role(needed) => needed,
         };
-        if role.is_some_and(|role| role >= needed) {
-            return Ok(Holder { name: name.into() });
+        let holder = Holder { name: name.into() };
+        if role.is_some_and(|role| role >= needed) || (for_metrics && needs == Needs::Metrics) {
+            return Ok(holder);
         }
-        Err(ApiError::new(
-            ErrorCode::Forbidden,
-            format!("this needs a token with the role {}", needed.as_str()),
-        ))
+        let text = format!("this needs a token with the role {}", needed.as_str());
+        Err(Refused { error: ApiError::new(ErrorCode::Forbidden, text), holder: Some(holder) })
     }
 }
 
@@ -282,29 +291,67 @@ pub(crate) async fn guard(
 ) -> Response {
     let values = request.headers().get_all(AUTHORIZATION).iter().map(|value| value.as_bytes());
     let checked = access.check(values, needs);
-    let is_change = request.method() != http::Method::GET && request.method() != http::Method::HEAD;
-    if checked.is_err() || is_change {
-        audit(&gate, &request, &checked);
-    }
+    audit(&gate, &request, &checked);
     match checked {
         Ok(_) => next.run(request).await,
-        Err(error) => error.into_response(),
+        Err(Refused { error, holder }) => {
+            let is_unknown = holder.is_none() && request.version() < Version::HTTP_2;
+            let mut response = error.into_response();
+            if is_unknown {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        }
     }
 }
 
-fn audit(gate: &SecurityGate, request: &Request, checked: &Result<Holder, ApiError>) {
-    let (outcome, reason, principal) = match checked {
-        Ok(holder) => (Outcome::Allowed, "", Some(&*holder.name)),
-        Err(error) => (Outcome::Denied, error.message.as_str(), None),
+/// Parameters whose values are written down; of others, which nobody asked for, only that they were there.
+const WRITTEN_DOWN: [&str; 12] = [
+    "topic",
+    "clientId",
+    "tenant",
+    "group",
+    "kind",
+    "id",
+    "reason",
+    "max",
+    "dryRun",
+    "force",
+    "deadLetters",
+    "all",
+];
+
+/// What a request is about, without what may be a secret in the wrong place.
+fn resource(request: &Request) -> String {
+    let mut text = format!("{} {}", request.method(), request.uri().path());
+    for (place, pair) in request.uri().query().unwrap_or_default().split('&').enumerate() {
+        let name = pair.split('=').next().unwrap_or_default();
+        if WRITTEN_DOWN.contains(&name) {
+            text.push(if place == 0 { '?' } else { '&' });
+            text.push_str(pair);
+        } else if !pair.is_empty() {
+            text.push_str(if place == 0 { "?\u{2026}" } else { "&\u{2026}" });
+        }
+    }
+    text
+}
+
+fn audit(gate: &SecurityGate, request: &Request, checked: &Result<Holder, Refused>) {
+    let (outcome, reason, holder) = match checked {
+        Ok(holder) => (Outcome::Allowed, "", Some(holder)),
+        Err(refused) => (Outcome::Denied, refused.error.message.as_str(), refused.holder.as_ref()),
     };
-    let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
-    let resource = format!("{} {}{query}", request.method(), request.uri().path());
+    let principal = holder.map(|holder| &*holder.name);
+    // What only reads is no administration: sinks that take everything have it, the log at DEBUG.
+    let reads = request.method() == Method::GET || request.method() == Method::HEAD;
+    let operation = (!reads || outcome == Outcome::Denied).then_some(Action::Admin);
+    let resource = resource(request);
     gate.audit(&AuditRecord {
         at: gate.clock().now(),
         outcome,
         filter: checked.as_ref().err().map(|_| "admin"),
         reason,
-        operation: Some(Action::Admin),
+        operation,
         resource: &resource,
         tenant: gate.default_tenant().as_str(),
         principal,
@@ -325,7 +372,7 @@ mod tests {
 
     fn code(access: &AdminAccess, token: &str, needs: Needs) -> Result<Arc<str>, &'static str> {
         let checked = access.check([token.as_bytes()].into_iter(), needs);
-        checked.map(|holder| holder.name).map_err(|error| error.code.as_str())
+        checked.map(|holder| holder.name).map_err(|refused| refused.error.code.as_str())
     }
 
     #[test]
@@ -378,6 +425,26 @@ mod tests {
         fs::write(&path, "[[token]]\nname = \"v\"").expect("written");
         assert!(access.reload().is_err());
         assert!(code(&access, "operators-own-token", VIEWER).is_ok(), "what was there holds");
+    }
+
+    #[test]
+    fn of_a_query_only_what_is_known_is_written_down() {
+        let request = |uri: &str| Request::builder().uri(uri).body(Body::empty()).expect("legal");
+        let written = resource(&request("/admin/dlq/browse?topic=t&token=secret&max=3&secret"));
+        assert_eq!(written, "GET /admin/dlq/browse?topic=t&\u{2026}&max=3&\u{2026}");
+        assert_eq!(resource(&request("/admin/topics?token=secret")), "GET /admin/topics?\u{2026}");
+        assert_eq!(resource(&request("/admin/topics")), "GET /admin/topics");
+    }
+
+    #[test]
+    fn who_may_not_is_named_where_that_is_known() {
+        let tokens = AdminTokens { admin: Some("secret-token"), metrics: Some("scrape-token"), file: None };
+        let access = AdminAccess::load(tokens).expect("no file");
+        let refused =
+            |token: &str| access.check([token.as_bytes()].into_iter(), VIEWER).expect_err("refused").holder;
+        let name = refused("scrape-token").map(|holder| holder.name);
+        assert_eq!(name.as_deref(), Some("eventmesh.admin.security.metrics.token"));
+        assert_eq!(refused("another-token"), None);
     }
 
     #[test]

@@ -3,22 +3,41 @@
 //! Every group says under its own lock how many it has, whenever that changed; a hand-out reserves what it may
 //! take before it takes, so that groups which hand out at the same time do not pass the tenant's limit together.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A tenant's count.
+/// A tenant's counts.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog(AtomicU64);
+pub(crate) struct Backlog {
+    in_flight: AtomicU64,
+    /// Its outstanding rows, parked ones included: at the last count, and those added since.
+    rows: AtomicUsize,
+}
 
 impl Backlog {
+    /// Outstanding rows; never fewer than there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.load(Ordering::Acquire)
+    }
+
+    /// They were counted.
+    pub(crate) fn counted_rows(&self, rows: usize) {
+        self.rows.store(rows, Ordering::Release);
+    }
+
+    /// That many were added.
+    pub(crate) fn added_rows(&self, rows: usize) {
+        self.rows.fetch_add(rows, Ordering::AcqRel);
+    }
+
     /// How many there are, those reserved included.
     pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.in_flight.load(Ordering::Acquire)
     }
 
     /// Reserves up to `wanted`, as far as `limit` has room; how many it were.
     pub(crate) fn reserve(&self, wanted: usize, limit: u64) -> usize {
         let mut got = 0;
-        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+        let taken = self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
             got = limit.saturating_sub(count).min(wanted as u64);
             count.checked_add(got)
         });
@@ -28,9 +47,9 @@ impl Backlog {
     /// A group has `now` where it had, or had reserved, `before`.
     pub(crate) fn changed(&self, before: u64, now: u64) {
         if now >= before {
-            self.0.fetch_add(now - before, Ordering::AcqRel);
+            self.in_flight.fetch_add(now - before, Ordering::AcqRel);
         } else {
-            self.0.fetch_sub(before - now, Ordering::AcqRel);
+            self.in_flight.fetch_sub(before - now, Ordering::AcqRel);
         }
     }
 }

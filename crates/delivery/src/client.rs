@@ -10,7 +10,7 @@ use mesh_base::UnixMillis;
 use mesh_frame::{ClientId, TenantId};
 use parking_lot::RwLock;
 
-use crate::group::Group;
+use crate::{Receiver, group::Group};
 
 /// An eviction is remembered this long, and no more of them than that.
 const REMEMBERED_FOR: Duration = Duration::from_secs(24 * 3_600);
@@ -29,7 +29,8 @@ struct Table {
     owners: HashMap<Key, Arc<str>>,
     /// How many subscriptions a tenant has.
     subscriptions: HashMap<TenantId, usize>,
-    evicted: HashMap<Key, UnixMillis>,
+    /// When, and whose they were.
+    evicted: HashMap<Key, (UnixMillis, Option<Arc<str>>)>,
     evictions: VecDeque<(UnixMillis, Key)>,
 }
 
@@ -120,23 +121,25 @@ impl Clients {
     pub(crate) fn evicted(&self, tenant: &TenantId, client: &ClientId, now: UnixMillis) {
         let key = (tenant.clone(), client.clone());
         let mut table = self.0.write();
-        table.evicted.insert(key.clone(), now);
+        let owner = table.owners.get(&key).cloned();
+        table.evicted.insert(key.clone(), (now, owner));
         table.evictions.push_back((now, key));
         while let Some((at, _)) = table.evictions.front()
             && (table.evictions.len() > REMEMBERED || now.since(*at) > REMEMBERED_FOR)
         {
             let Some((at, key)) = table.evictions.pop_front() else { return };
-            if table.evicted.get(&key) == Some(&at) {
+            if table.evicted.get(&key).is_some_and(|(evicted, _)| *evicted == at) {
                 table.evicted.remove(&key);
             }
         }
     }
 
-    /// Whether a client was evicted lately and has not come back.
-    pub(crate) fn was_evicted(&self, tenant: &TenantId, client: &ClientId, now: UnixMillis) -> bool {
+    /// Whether a client that the receiver may use was evicted lately and has not come back.
+    pub(crate) fn was_evicted(&self, receiver: &Receiver, client: &ClientId, now: UnixMillis) -> bool {
         let table = self.0.read();
-        let at = table.evicted.get(&(tenant.clone(), client.clone()));
-        at.is_some_and(|at| now.since(*at) <= REMEMBERED_FOR)
+        let evicted = table.evicted.get(&(receiver.tenant().clone(), client.clone()));
+        evicted
+            .is_some_and(|(at, owner)| now.since(*at) <= REMEMBERED_FOR && receiver.may_use(owner.as_deref()))
     }
 
     /// How many clients there are.

@@ -114,6 +114,9 @@ pub struct ClientHolding {
     pub topics: Vec<TopicName>,
 }
 
+/// One tenant alone has four fifths of the rows of the process, two have four ninths each.
+const SHARE: usize = 4;
+
 /// The dispatcher; cheap to clone.
 #[derive(Clone)]
 pub struct ReliableDispatcher(pub(crate) Arc<Inner>);
@@ -287,14 +290,24 @@ impl Inner {
 
     /// Counts the outstanding rows anew; hand-outs in between only make the count too high.
     pub(crate) fn recount(&self) {
-        let rows = self.all_groups().iter().map(|group| group.state.lock().outstanding()).sum();
-        self.outstanding.store(rows, Ordering::Release);
+        let mut by_tenant: HashMap<TenantId, usize> = HashMap::new();
+        for group in self.all_groups() {
+            *by_tenant.entry(group.id.tenant.clone()).or_default() += group.state.lock().outstanding();
+        }
+        self.outstanding.store(by_tenant.values().sum(), Ordering::Release);
+        for (tenant, (_, backlog)) in &self.groups.read().backlogs {
+            backlog.counted_rows(by_tenant.get(tenant).copied().unwrap_or(0));
+        }
     }
 
-    /// Rows a lane may have, by its own bound and by what the process has left.
-    pub(crate) fn room(&self, lane: &crate::lane::Lane, own: usize) -> usize {
+    /// Rows a lane may have, by its own bound, by what the process has left, and by what its tenant may take of
+    /// that: a tenant has at most [`SHARE`] times as many rows as are left, so that however many it parks, another
+    /// one finds some.
+    pub(crate) fn room(&self, group: &Group, lane: &crate::lane::Lane, own: usize) -> usize {
         let left = self.limits.outstanding_total.saturating_sub(self.outstanding.load(Ordering::Acquire));
-        own.min(lane.outstanding() + left)
+        let its = group.backlog.get().map_or(0, |backlog| backlog.rows());
+        let may = (SHARE * left).saturating_sub(its) / (SHARE + 1);
+        own.min(lane.outstanding() + may)
     }
 
     pub(crate) fn group(&self, number: u64) -> Option<Arc<Group>> {
@@ -430,7 +443,7 @@ impl Inner {
     ) -> Result<Vec<Arc<Group>>, PollError> {
         let (tenant, owner) = (receiver.tenant(), self.clients.owner(receiver.tenant(), client));
         let Some(groups) = self.groups_of(tenant, client) else {
-            return Err(self.no_client(tenant, client));
+            return Err(self.no_client(receiver, client));
         };
         if receiver.may_use(owner.as_deref()) { Ok(groups) } else { Err(PollError::NotYours) }
     }

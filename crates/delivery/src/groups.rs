@@ -195,8 +195,6 @@ impl Groups {
         {
             self.adopt_all(&request.tenant, &request.client, principal).await?;
         }
-        // Under the lock: a topic is not deleted between here and the group.
-        let topic = inner.storage.ensure_topic(&request.topic, self.auto_create, None).await?;
         let there = inner.groups.read().by_id.get(&id).cloned();
         let is_member =
             there.as_ref().is_some_and(|group| group.state.lock().members.contains_key(&request.client));
@@ -207,11 +205,13 @@ impl Groups {
                 return Err(SubscribeError::TooManySubscriptions(limit));
             }
             if let Some(most) = request.most_of_tenant
-                && inner.clients.subscriptions(&request.tenant) as u64 >= most
+                && self.used_by(&request.tenant, there.as_ref()) >= most
             {
                 return Err(SubscribeError::TenantFull(most));
             }
         }
+        // Under the lock: a topic is not deleted between here and the group.
+        let topic = inner.storage.ensure_topic(&request.topic, self.auto_create, None).await?;
         let (group, created) = match there {
             Some(group) => {
                 self.adjust(&group, &request).await?;
@@ -232,6 +232,19 @@ impl Groups {
             start,
             created,
         })
+    }
+
+    /// What a tenant uses of the subscriptions it may have: memberships, and groups that wait without members, but
+    /// for the one that is joined now.
+    fn used_by(&self, tenant: &TenantId, joined: Option<&Arc<Group>>) -> u64 {
+        let inner = self.inner();
+        let waits = |group: &&Arc<Group>| {
+            group.id.tenant == *tenant
+                && joined.is_none_or(|joined| !Arc::ptr_eq(joined, group))
+                && group.state.lock().members.is_empty()
+        };
+        let waiting = inner.all_groups().iter().filter(waits).count();
+        (inner.clients.subscriptions(tenant) + waiting) as u64
     }
 
     /// Checks what a further subscribe asks against the group, and changes what a sole member may change.

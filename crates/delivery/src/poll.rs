@@ -6,7 +6,7 @@ use std::{
 };
 
 use mesh_base::UnixMillis;
-use mesh_frame::{ClientId, Offset, PartitionId, TenantId};
+use mesh_frame::{ClientId, Offset, PartitionId};
 use mesh_push::Waiter;
 use mesh_rocks::Durability;
 use mesh_state::positions::{Commit, LedgerEpoch, PositionBatch};
@@ -222,8 +222,8 @@ impl Drop for Registered {
 
 impl Inner {
     /// Why a client has no groups.
-    pub(crate) fn no_client(&self, tenant: &TenantId, client: &ClientId) -> PollError {
-        if self.clients.was_evicted(tenant, client, self.clock.now()) {
+    pub(crate) fn no_client(&self, receiver: &Receiver, client: &ClientId) -> PollError {
+        if self.clients.was_evicted(receiver, client, self.clock.now()) {
             PollError::Expired
         } else {
             PollError::UnknownClient

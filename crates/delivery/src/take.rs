@@ -52,7 +52,7 @@ impl Present<'_> {
 pub(crate) struct Looking<'a> {
     now: UnixMillis,
     pub(crate) state: &'a mut GroupState,
-    waiters: &'a Waiters,
+    group: &'a Group,
     batch: &'a mut PositionBatch,
     /// Those who could be given nothing when this look began.
     full: Vec<Member>,
@@ -70,15 +70,15 @@ impl<'a> Looking<'a> {
         // Nor may anything wait for a stream that is given nothing of this topic now.
         let barred = state.streams.all().filter(|stream| !stream.receiver.may_receive(&group.id.topic));
         full.extend(barred.map(|stream| stream.member));
-        Self { now, state, waiters: &group.waiters, batch, full }
+        Self { now, state, group, batch, full }
     }
 }
 
 impl Inner {
     /// Takes for a member, lane by lane, and stages it. The demand holds for all lanes together.
     pub(crate) fn take(&self, looking: &mut Looking<'_>, demand: Demand) -> Took {
-        let Looking { now, state, waiters, batch, full } = looking;
-        let now = *now;
+        let Looking { now, state, group, batch, full } = looking;
+        let (now, waiters) = (*now, &*group.waiters);
         let GroupState { settings, replay_tag, terms, limits, windows, lanes, streams, turn, .. } =
             &mut **state;
         let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
@@ -97,9 +97,14 @@ impl Inner {
             let lane = &mut lanes[(*turn + place) % number];
             let mut source = PartitionSource(&lane.partition);
             let before = lane.lane.outstanding();
-            let terms = Terms { max_outstanding: self.room(&lane.lane, terms.max_outstanding), ..*terms };
+            let terms =
+                Terms { max_outstanding: self.room(group, &lane.lane, terms.max_outstanding), ..*terms };
             let mut taken = lane.lane.take(&left, now, &terms, windows, &mut source, &judge);
-            self.outstanding.fetch_add(lane.lane.outstanding().saturating_sub(before), Ordering::AcqRel);
+            let added = lane.lane.outstanding().saturating_sub(before);
+            self.outstanding.fetch_add(added, Ordering::AcqRel);
+            if let Some(backlog) = group.backlog.get() {
+                backlog.added_rows(added);
+            }
             batch.extend(std::mem::take(&mut taken.batch));
             left.most -= taken.hand_outs.len();
             let used: usize = taken.hand_outs.iter().map(|given| delivery_bytes(&given.record)).sum();

@@ -1,7 +1,7 @@
 //! `SignatureVerifierFilter`: whether a request was signed by whom it says, as it came, lately, and once.
 //!
 //! Signatures are HTTP Message Signatures (RFC 9421). One must cover `@method`, `@path`, `@query` and, where there is
-//! a body, `content-digest` (RFC 9530), and must carry `created`, `nonce` and `keyid`. The nonce is used up only after
+//! a body, `content-digest` (RFC 9530), in binary mode every `ce-` header too, and must carry `created`, `nonce` and `keyid`. The nonce is used up only after
 //! everything else held: who cannot sign can use up none.
 //!
 //! The older `emsignature` attribute of an event covers its id, source and type alone, not its data, and can be sent
@@ -87,6 +87,9 @@ pub struct SignedHead<'a> {
     pub query: Option<&'a str>,
     /// The values of a header by its name in small letters, in their order. `host` is taken for `@authority`.
     pub header: &'a dyn Fn(&str) -> Vec<&'a [u8]>,
+    /// The names of the headers that make up what the request says beside its body, in small letters, such as the
+    /// attributes of an event in binary mode. A signature must cover each of them.
+    pub speaking: &'a [&'a str],
 }
 
 /// Verifies signatures.
@@ -179,6 +182,9 @@ impl SignatureVerifierFilter {
         }
         if !REQUIRED.iter().all(|component| input.covers(component)) {
             return Err("the signature must cover @method, @path and @query");
+        }
+        if !head.speaking.iter().all(|name| input.covers(name)) {
+            return Err("the signature must cover every ce- header");
         }
         let created = UnixMillis(input.created.saturating_mul(1000));
         if created > now.plus(MOST_AHEAD) {

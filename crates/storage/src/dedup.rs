@@ -37,6 +37,10 @@ impl EventKey {
     pub fn of(partition: &Partition, event: &Event) -> Self {
         let mut hash = Xxh3::new();
         hash.update(&partition.incarnation().0.to_be_bytes());
+        // What one tenant published is no duplicate of another's, which may not even know of it.
+        let tenant = event.attribute("emtenantid").unwrap_or_default();
+        hash.update(&(tenant.len() as u64).to_be_bytes());
+        hash.update(tenant.as_bytes());
         hash.update(&(event.source().len() as u64).to_be_bytes());
         hash.update(event.source().as_bytes());
         hash.update(event.id().as_bytes());

@@ -12,7 +12,7 @@ use mesh_delivery::{
     AckMode, AskedSettings, HandOutTerms, Mode, PollError, Receiver, SettleOutcome, StartAt, Subscribe,
     SubscribeError, Subscribed,
 };
-use mesh_frame::TopicName;
+use mesh_frame::{GroupName, TenantId, TopicName};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -58,14 +58,8 @@ fn named(name: &str, terms: &Arc<Terms>) -> Receiver {
 }
 
 impl Rig {
-    async fn subscribe_as(
-        &self,
-        principal: Option<&str>,
-        name: &str,
-        topic: &str,
-        most_of_tenant: Option<u64>,
-    ) -> Result<Subscribed, SubscribeError> {
-        let request = Subscribe {
+    fn asked(&self, name: &str, topic: &str) -> Subscribe {
+        Subscribe {
             tenant: tenant(),
             client: client(name),
             topic: TopicName::new(topic).expect("a legal name"),
@@ -74,10 +68,21 @@ impl Rig {
             asked: AskedSettings::default(),
             max_in_flight: None,
             start: StartAt::Latest,
-            principal: principal.map(str::to_owned),
+            principal: None,
             over_others: false,
-            most_of_tenant,
-        };
+            most_of_tenant: None,
+        }
+    }
+
+    async fn subscribe_as(
+        &self,
+        principal: Option<&str>,
+        name: &str,
+        topic: &str,
+        most_of_tenant: Option<u64>,
+    ) -> Result<Subscribed, SubscribeError> {
+        let principal = principal.map(str::to_owned);
+        let request = Subscribe { principal, most_of_tenant, ..self.asked(name, topic) };
         self.groups.subscribe(request).await
     }
 
@@ -370,4 +375,65 @@ async fn to_lock_again_what_ran_out_takes_a_unit_of_the_backlog_again() {
     rig.ack(&[&first[0]]).await;
     assert_eq!(extend(&first[1]).await, [SettleOutcome::Settled]);
     assert_eq!(rig.dispatcher.backlog(&tenant()), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_that_parks_all_it_can_leaves_room_for_others() {
+    let rig = Rig::with_total(20_000, 100, 1).await;
+    let other = TenantId::new("other").expect("a legal name");
+    rig.subscribe_as(None, "hog", "t", None).await.expect("subscribed");
+    let request = Subscribe { tenant: other.clone(), client: client("quiet"), ..rig.asked("quiet", "t") };
+    rig.groups.subscribe(request).await.expect("subscribed");
+    rig.publish_ids(0..300).await;
+    let mut parked = 0;
+    loop {
+        let got = rig.poll_as(&anybody(), "hog", 300, 0).await;
+        if got.is_empty() {
+            break;
+        }
+        parked += got.len();
+        let ids: Vec<String> = got.into_iter().map(|got| got.delivery).collect();
+        let deliveries = rig.dispatcher.resolve(&tenant(), &ids);
+        rig.dispatcher.nack(&deliveries, Some(Duration::from_secs(3_600)), None).await;
+    }
+    assert_eq!(parked, 80, "four fifths of what there is");
+    let quiet = rig.poll_as(&Receiver::anybody(other), "quiet", 300, 0).await;
+    assert!(quiet.len() >= 10, "{}", quiet.len());
+    // What is done makes room for whoever comes first.
+    assert_eq!(rig.dispatcher.outstanding_count(), parked + quiet.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_that_wait_without_members_are_among_what_a_tenant_may_have() {
+    // proves: SG-6
+    let rig = Rig::new().await;
+    let subscribe = async |name: &str, group: &str, topic: &str| {
+        let group = Some(GroupName::new(group).expect("a legal name"));
+        let request = Subscribe { group, most_of_tenant: Some(3), ..rig.asked(name, topic) };
+        rig.groups.subscribe(request).await
+    };
+    for n in 0..3 {
+        subscribe("c", &format!("g{n}"), "t").await.expect("within the limit");
+        rig.groups.unsubscribe(&anybody(), &client("c"), None, None, false).await.expect("left");
+    }
+    let full = subscribe("c", "g3", "new").await;
+    assert!(matches!(full, Err(SubscribeError::TenantFull(3))), "{full:?}");
+    let made = TopicName::new("new").expect("a legal name");
+    assert!(rig.storage.topic(&made).is_none(), "what is refused makes no topic");
+    subscribe("c", "g0", "t").await.expect("it takes the place of the group that waited");
+    rig.groups.unsubscribe(&anybody(), &client("c"), None, None, true).await.expect("left");
+    subscribe("c", "g3", "new").await.expect("the group went with its last member");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn that_a_client_was_evicted_is_told_to_its_owner_alone() {
+    let rig = Rig::new().await;
+    let terms = Terms::new();
+    rig.subscribe_as(Some("alice"), "c", "t", None).await.expect("subscribed");
+    assert!(rig.groups.evict(&tenant(), &client("c")).await.expect("evicted"));
+    let polled = async |name: &str| {
+        rig.dispatcher.poll(&named(name, &terms), &client("c"), 1, Duration::ZERO).await.map(|_| ())
+    };
+    assert!(matches!(polled("alice").await, Err(PollError::Expired)));
+    assert!(matches!(polled("bob").await, Err(PollError::UnknownClient)));
 }

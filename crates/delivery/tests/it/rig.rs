@@ -65,6 +65,10 @@ impl Rig {
     }
 
     pub(crate) async fn with(outstanding: usize, partitions: u32) -> Self {
+        Self::with_total(outstanding, 1_000_000, partitions).await
+    }
+
+    pub(crate) async fn with_total(outstanding: usize, outstanding_total: usize, partitions: u32) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(4 << 20);
@@ -90,7 +94,7 @@ impl Rig {
             instance,
             limits: DeliveryLimits {
                 outstanding,
-                outstanding_total: 1_000_000,
+                outstanding_total,
                 subscriptions_per_client: 10,
                 answer_bytes: 8 << 20,
                 stream_unread: Duration::from_secs(3),

@@ -92,6 +92,11 @@ impl SecurityGate {
         Denied { kind: DeniedKind::Forbidden, reason: reason.into(), retry_after: None }
     }
 
+    /// Whether requests have to be signed: [`Self::glance`] and [`Self::verify`] have something to look at.
+    pub fn asks_for_signatures(&self) -> bool {
+        self.0.parts.chain.signature.is_some()
+    }
+
     /// Looks at the signature's head, before the body is read.
     ///
     /// # Errors

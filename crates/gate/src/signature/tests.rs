@@ -106,7 +106,10 @@ impl Request {
         let header = |name: &str| -> Vec<&[u8]> {
             self.headers.get(name).into_iter().flatten().map(Vec::as_slice).collect()
         };
+        let speaking: Vec<&str> =
+            self.headers.keys().map(|name| &**name).filter(|name| name.starts_with("ce-")).collect();
         of(&SignedHead {
+            speaking: &speaking,
             method: &self.method,
             path: &self.path,
             query: self.query.as_deref(),

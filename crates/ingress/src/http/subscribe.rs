@@ -58,8 +58,13 @@ pub(super) async fn unsubscribe(edge: &HttpEdge, caller: &Caller, body: &[u8]) -
     let group = group.map_err(|error| ApiError::of_name("group", error))?;
     let delete_group = request.boolean("deleteGroup")?.unwrap_or(false);
     let client = edge.intake().client(caller, client, Action::Unsubscribe)?;
-    // Whoever owns it may. One that is nobody's becomes the caller's with this, which takes the right to use it.
-    let action = if client.is_owned() { Action::Unsubscribe } else { Action::Subscribe };
+    if !edge.gate().is_open() && !client.is_there() {
+        // As for a client that is another principal's: nobody learns which of the two it is.
+        return Err(Hidden.into());
+    }
+    // Whoever owns it may leave. One that is nobody's becomes the caller's with this, and a group may go with its
+    // backlog: both take the right to use it.
+    let action = if client.is_owned() && !delete_group { Action::Unsubscribe } else { Action::Subscribe };
     let (id, topics) = (client.id().clone(), client.topics().to_vec());
     let asked = Unsubscribe { client, topic, group, delete_group };
     let admitted = edge.admit(caller, action, Resource::Client(&id, &topics), asked)?;

@@ -29,6 +29,11 @@ pub struct UsableClient {
 }
 
 impl UsableClient {
+    /// Whether there is such a client.
+    pub fn is_there(&self) -> bool {
+        !self.topics.is_empty()
+    }
+
     /// Its id.
     pub fn id(&self) -> &ClientId {
         &self.id
