@@ -50,10 +50,10 @@ pub(crate) struct ConsumeReport {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Figures {
-    pub(super) rate: f64,
+    rate: f64,
     p50_us: u64,
     p99_us: u64,
-    pub(super) cpu_us_per_event: f64,
+    cpu_us_per_event: f64,
     rss_kib: u64,
     disk_bytes_per_event: f64,
 }
@@ -61,11 +61,11 @@ pub(super) struct Figures {
 /// What one round measured.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Round {
-    rate: f64,
+    pub(super) rate: f64,
     pub(super) events: u64,
     p50_us: u64,
     p99_us: u64,
-    cpu_us_per_event: f64,
+    pub(super) cpu_us_per_event: f64,
     rss_kib: u64,
     disk_bytes_per_event: f64,
 }
