@@ -7,7 +7,7 @@ SHELL := bash
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
 .PHONY: run build test system native peers format lint doc unit reference bench-publish bench-consume \
-  bench-fanout bench-latency bench-memory bench-gate
+  bench-fanout bench-latency bench-memory bench-gate bench-gate-suite
 
 # Arguments of the server: make run ARGS=-Deventmesh.http.port=8080
 ARGS ?=
@@ -59,9 +59,14 @@ bench-publish: build
 bench-consume: build
 	target/release/eventmesh bench consume-suite $(ARGS)
 
-# The security gate: rules, quotas, a whole admission, an audit record.
+# The security gate by itself: rules, quotas, a whole admission and its p99, an audit record.
 bench-gate:
 	cargo bench -p mesh-gate --bench gate -- $(ARGS)
+
+# Publishing through the whole security gate, beside an open one in turns; medians of five, as JSON.
+bench-gate-suite: build
+	target/release/eventmesh bench gate-suite $(ARGS)
+
 # 20 events a second to 1,000 streams, with and without acks, beside bare streams in turns; as JSON.
 bench-fanout: build
 	target/release/eventmesh bench fanout-suite $(ARGS)

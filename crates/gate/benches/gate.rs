@@ -1,15 +1,20 @@
-//! What the gate costs: a decision by many rules, a publish against quotas, a whole admission, an audit record.
+//! What the gate costs: a decision by many rules, a publish against quotas, a whole admission, an audit record; and
+//! how long a request waits for all of it at the 99th percentile.
 
 use std::{fmt::Write as _, fs, hint::black_box, path::Path, sync::Arc};
 
 use criterion::{Criterion, criterion_group};
+use data_encoding::BASE64URL_NOPAD;
+use hdrhistogram::Histogram;
 use mesh_base::{Clock, Signals, UnixMillis};
 use mesh_frame::{TenantId, TopicName};
 use mesh_gate::{
     AclFilter, Action, AuditRecord, AuditSink, Cost, CredentialKind, FileAuditSettings, FileAuditSink,
-    FilterChain, GateParts, Identity, Interest, LoggingAuditSink, Mode, Outcome, Presented, Principal,
-    Protocol, SecurityGate, TenantLimits, TenantQuotaManager, TopicRates,
+    FilterChain, GateParts, Identity, Interest, JwtSettings, LoggingAuditSink, Mode, Outcome, Presented,
+    Principal, Protocol, SecurityGate, TenantLimits, TenantQuotaManager, TokenAuthFilter, TokenSettings,
+    TopicRates,
 };
+use ring::hmac;
 
 /// A third each by principal and topic, by role and everything below a name, by tenant; and two for everybody.
 fn rules(count: usize, folder: &Path) -> AclFilter {
@@ -208,11 +213,102 @@ fn whole_cost_of_records() {
     println!("file sink: {} ns of processor time a record, in all threads", all / u64::from(RECORDS));
 }
 
+/// A filter that takes the tokens of an issuer, and one of them.
+fn issuer(folder: &Path) -> (TokenAuthFilter, String) {
+    const SECRET: &str = "a secret that is long enough for HS256";
+    let path = folder.join("secret");
+    fs::write(&path, SECRET).expect("written");
+    let jwt = JwtSettings {
+        secret_file: Some(path),
+        issuer: Some("https://issuer.example".to_owned()),
+        audience: vec!["bench".to_owned()],
+        ..JwtSettings::default()
+    };
+    let filter = TokenAuthFilter::load(&TokenSettings { jwt, ..TokenSettings::default() }).expect("whole");
+    let ends = Clock::system().now().0 / 1_000 + 24 * 60 * 60;
+    let claims = format!(
+        r#"{{"iss":"https://issuer.example","aud":"bench","exp":{ends},"sub":"service-orders","tenant":"t1","roles":["reader","writer","r601"]}}"#
+    );
+    let [header, claims] =
+        [r#"{"alg":"HS256","typ":"JWT"}"#, &claims].map(|part| BASE64URL_NOPAD.encode(part.as_bytes()));
+    let signed = format!("{header}.{claims}");
+    let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), signed.as_bytes());
+    (filter, format!("Bearer {signed}.{}", BASE64URL_NOPAD.encode(signature.as_ref())))
+}
+
+/// How long each of many publishes waits for the whole gate, one after the other on each of some threads: a signed
+/// token that was seen before, 1,000 rules, quotas, an audit file. What the clock itself takes is in it.
+fn waits() {
+    const CALLS: u64 = 200_000;
+    for (threads, interest) in
+        [(1, Interest::Denials), (1, Interest::Everything), (2, Interest::Denials), (2, Interest::Everything)]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (token, bearer) = issuer(folder.path());
+        let clock = Clock::system();
+        let parts = GateParts {
+            default_tenant: TenantId::new("nobody").expect("legal"),
+            chain: FilterChain {
+                token: Some(token),
+                acl: Some(rules(1_000, folder.path())),
+                ..FilterChain::default()
+            },
+            mode: Mode::Closed,
+            quota: TenantQuotaManager::new(limits(), None, clock),
+            topic_rates: TopicRates::new(clock),
+            audit: vec![Arc::new(LoggingAuditSink), Arc::new(file_sink(folder.path(), interest))],
+            clock,
+        };
+        let gate = SecurityGate::new(parts, &Signals::new());
+        let topic = TopicName::client("site.601.orders").expect("legal");
+        let presented = Presented {
+            authorization: Some(bearer.as_bytes()),
+            certificate: None,
+            trace: None,
+            remote: "192.0.2.7:40000".parse().ok(),
+            protocol: Protocol::Http,
+        };
+        let publish = || {
+            let caller = gate.authenticate(black_box(&presented), Action::Publish).expect("a good token");
+            let cost = Cost { events: 1, bytes: 1_000 };
+            drop(black_box(gate.admit_publish(&caller, black_box(&topic), cost, ()).expect("permitted")));
+        };
+        let one = || {
+            let mut nanos = Histogram::<u64>::new(3).expect("three digits");
+            for call in 0..CALLS + CALLS / 10 {
+                let start = clock.elapsed();
+                publish();
+                let took = clock.elapsed() - start;
+                // The first ones warm up.
+                if call >= CALLS / 10 {
+                    nanos
+                        .record(u64::try_from(took.as_nanos()).expect("not for centuries"))
+                        .expect("it grows");
+                }
+            }
+            nanos
+        };
+        let mut nanos = Histogram::<u64>::new(3).expect("three digits");
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+            for thread in running {
+                nanos.add(thread.join().expect("no publish panics")).expect("it grows");
+            }
+        });
+        let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| nanos.value_at_quantile(quantile));
+        println!(
+            "whole gate, {threads} threads, file of {interest:?}: p50 {p50} ns, p99 {p99} ns, p99.9 {p999} ns, max {} ns",
+            nanos.max()
+        );
+    }
+}
+
 criterion_group!(benches, acl, quota, admission);
 
 fn main() {
     #[cfg(target_os = "linux")]
     whole_cost_of_records();
+    waits();
     benches();
     Criterion::default().configure_from_args().final_summary();
 }

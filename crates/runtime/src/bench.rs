@@ -8,6 +8,8 @@ mod bare;
 mod consume;
 mod deliver;
 mod deliver_suite;
+mod gate_files;
+mod gate_suite;
 mod memory;
 mod process;
 mod publish;
@@ -42,6 +44,8 @@ pub(crate) enum BenchCommand {
     FanoutSuite(suite::SuiteOptions),
     /// Measure the way to one subscriber, by stream and by poll, against a bare stream, in turns
     LatencySuite(deliver_suite::LatencyOptions),
+    /// Measure publishing through the whole security gate, against an open one, in turns
+    GateSuite(suite::SuiteOptions),
     /// Measure what an idle stream and an idle subscription take, against a bare stream
     MemorySuite(memory::MemoryOptions),
 }
@@ -71,6 +75,7 @@ pub(crate) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
             BenchCommand::ConsumeSuite(options) => show(&suite::consume(options).await?),
             BenchCommand::FanoutSuite(options) => show(&deliver_suite::fanout(options).await?),
             BenchCommand::LatencySuite(options) => show(&deliver_suite::latency(options).await?),
+            BenchCommand::GateSuite(options) => show(&gate_suite::publish(options).await?),
             BenchCommand::MemorySuite(options) => show(&memory::measure(options).await?),
         }
         Ok(ExitCode::SUCCESS)

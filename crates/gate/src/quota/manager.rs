@@ -183,11 +183,11 @@ impl Shard {
     fn usage_of(&mut self, tenant: &TenantId, now: Duration, entries: usize) -> &mut Usage {
         if !self.usage.contains_key(tenant) {
             self.sweep(now, entries);
-            if self.usage.len() >= entries {
-                return &mut self.shared;
+            if self.usage.len() < entries {
+                self.usage.insert(tenant.clone(), Usage::default());
             }
         }
-        self.usage.entry(tenant.clone()).or_default()
+        self.usage.get_mut(tenant).unwrap_or(&mut self.shared)
     }
 
     /// Drops idle entries, each time there are twice as many as were left before.

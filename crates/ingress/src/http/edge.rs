@@ -6,6 +6,7 @@
 //! answered after the method.
 
 use std::{
+    borrow::Cow,
     panic::AssertUnwindSafe,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
@@ -147,11 +148,16 @@ impl HttpEdge {
     }
 
     /// Verifies what events carry themselves, where the request was not signed.
-    pub(super) fn verify_events(&self, verified: &Verified, events: &[Event]) -> Result<Caller, ApiError> {
-        let mut caller = verified.caller.clone();
+    pub(super) fn verify_events<'a>(
+        &self,
+        verified: &'a Verified,
+        events: &[Event],
+    ) -> Result<Cow<'a, Caller>, ApiError> {
+        let mut caller = Cow::Borrowed(&verified.caller);
         if verified.by_event {
             for event in events {
-                caller = self.gate().verify_event(&caller, event).map_err(|denied| self.denied(denied))?;
+                let known = self.gate().verify_event(&caller, event).map_err(|denied| self.denied(denied))?;
+                caller = Cow::Owned(known);
             }
         }
         Ok(caller)
@@ -275,19 +281,19 @@ async fn run(
     } else {
         Verified { caller, by_event: false }
     };
-    let caller = verified.caller.clone();
+    let caller = &verified.caller;
     match operation {
         Operation::Publish => publish::publish(edge, &verified, parts, body).await,
         Operation::PublishBatch => publish::publish_batch(edge, &verified, parts, body).await,
-        Operation::Subscribe => subscribe::subscribe(edge, &caller, &body.bytes).await,
-        Operation::Unsubscribe => subscribe::unsubscribe(edge, &caller, &body.bytes).await,
-        Operation::Poll => poll::poll(edge, &caller, parts).await,
-        Operation::Stream => stream::stream(edge, &caller, parts).await,
-        Operation::Ticket => ticket::ticket(edge, &caller, &body.bytes),
-        Operation::Ack => settle::ack(edge, &caller, &body.bytes).await,
-        Operation::Nack => settle::nack(edge, &caller, &body.bytes).await,
-        Operation::Extend => settle::extend(edge, &caller, &body.bytes).await,
-        Operation::Reject => settle::reject(edge, &caller, &body.bytes).await,
+        Operation::Subscribe => subscribe::subscribe(edge, caller, &body.bytes).await,
+        Operation::Unsubscribe => subscribe::unsubscribe(edge, caller, &body.bytes).await,
+        Operation::Poll => poll::poll(edge, caller, parts).await,
+        Operation::Stream => stream::stream(edge, caller, parts).await,
+        Operation::Ticket => ticket::ticket(edge, caller, &body.bytes),
+        Operation::Ack => settle::ack(edge, caller, &body.bytes).await,
+        Operation::Nack => settle::nack(edge, caller, &body.bytes).await,
+        Operation::Extend => settle::extend(edge, caller, &body.bytes).await,
+        Operation::Reject => settle::reject(edge, caller, &body.bytes).await,
         Operation::Document => Ok(document(edge)),
     }
 }

@@ -38,6 +38,9 @@ pub(crate) struct PublishLoad {
     /// Events a second over all connections; without it each connection publishes as fast as it is answered
     #[arg(long)]
     pub(super) rate: Option<f64>,
+    /// The bearer token; without it requests carry no credential
+    #[arg(long)]
+    pub(super) token: Option<String>,
     /// The server's process, for its processor time and memory
     #[arg(long)]
     pub(super) pid: Option<u32>,
@@ -90,6 +93,12 @@ struct Shared {
 }
 
 impl PublishLoad {
+    /// Closed loop, 512 bytes an event, for a server that is still to be named.
+    pub(super) fn closed(connections: usize, span: Span) -> Self {
+        let (address, topic) = (String::new(), "bench".to_owned());
+        Self { address, topic, connections, bytes: 512, rate: None, token: None, pid: None, span }
+    }
+
     /// Runs the load.
     pub(super) async fn run(self) -> anyhow::Result<PublishResult> {
         let shared = Arc::new(Shared {
@@ -137,15 +146,20 @@ impl PublishLoad {
         })
     }
 
-    fn request(&self, connection: usize) -> Request {
+    /// What one of the connections sends.
+    pub(super) fn request(&self, connection: usize) -> Request {
         let data = "x".repeat(self.bytes);
         let id = format!("{connection:06}{:012}", 0);
         let body = format!(
             r#"{{"specversion":"1.0","id":"{id}","source":"/bench","type":"bench.event","datacontenttype":"application/json","data":"{data}"}}"#
         );
+        let authorization = self
+            .token
+            .as_ref()
+            .map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
         let head = format!(
             "POST /events/publish?topic={} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/cloudevents+json\r\n\
-             Content-Length: {}\r\n\r\n",
+             {authorization}Content-Length: {}\r\n\r\n",
             self.topic,
             self.address,
             body.len()
@@ -156,13 +170,14 @@ impl PublishLoad {
 }
 
 /// A prepared request, and where the running number of its event's id stands.
-struct Request {
+pub(super) struct Request {
     bytes: Vec<u8>,
     place: usize,
 }
 
 impl Request {
-    fn numbered(&mut self, number: u64) -> &[u8] {
+    /// The bytes with this number.
+    pub(super) fn numbered(&mut self, number: u64) -> &[u8] {
         let digits = format!("{number:012}");
         self.bytes[self.place..self.place + 12].copy_from_slice(digits.as_bytes());
         &self.bytes

@@ -1,6 +1,11 @@
 //! A server that a suite measures: a child process, ended and cleared away with its handle.
 
-use std::{net::TcpListener, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use tokio::{
@@ -14,7 +19,8 @@ pub(super) struct Subject {
     child: Child,
     /// Where it takes events, `host:port`.
     pub(super) address: String,
-    folder: Option<PathBuf>,
+    /// Cleared away after it.
+    _folder: Option<Folder>,
 }
 
 impl Drop for Subject {
@@ -22,10 +28,30 @@ impl Drop for Subject {
         if let Err(error) = self.child.start_kill() {
             tracing::debug!(%error, "the server had ended");
         }
-        if let Some(folder) = &self.folder
-            && let Err(error) = std::fs::remove_dir_all(folder)
-        {
-            tracing::warn!(%error, folder = %folder.display(), "could not remove");
+    }
+}
+
+/// A folder for one server, cleared away with its handle.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty one.
+    pub(super) fn make() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("eventmesh-bench-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, folder = %self.0.display(), "could not remove");
         }
     }
 }
@@ -47,25 +73,30 @@ impl Subject {
         let stdout = child.stdout.take().context("its output is piped")?;
         let line = BufReader::new(stdout).lines().next_line().await?.context("the bare server ended")?;
         let address = line.rsplit(' ').next().unwrap_or_default().to_owned();
-        Ok(Self { child, address, folder: None })
+        Ok(Self { child, address, _folder: None })
     }
 
     /// A mesh that is ready, with a data directory of its own.
     pub(super) async fn mesh(storage: &str) -> anyhow::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("eventmesh-bench-{}", uuid::Uuid::new_v4()));
+        Self::mesh_in(Folder::make()?, storage, &[]).await
+    }
+
+    /// A mesh that is ready, with these further settings, each `key=value`, and its data in that folder.
+    pub(super) async fn mesh_in(folder: Folder, storage: &str, settings: &[String]) -> anyhow::Result<Self> {
         let (http, admin) = (free_port()?, free_port()?);
         let child = Command::new(std::env::current_exe()?)
             .arg("standalone")
             .arg(format!("-Deventmesh.storage.type={storage}"))
-            .arg(format!("-Deventmesh.data.dir={}", folder.display()))
+            .arg(format!("-Deventmesh.data.dir={}", folder.path().join("data").display()))
             .arg(format!("-Deventmesh.http.port={http}"))
             .arg(format!("-Deventmesh.admin.port={admin}"))
             .arg("-Deventmesh.log.level=error")
+            .args(settings.iter().map(|setting| format!("-D{setting}")))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
-        let mut subject = Self { child, address: format!("127.0.0.1:{http}"), folder: Some(folder) };
+        let mut subject = Self { child, address: format!("127.0.0.1:{http}"), _folder: Some(folder) };
         for _ in 0..600 {
             if TcpStream::connect(&subject.address).await.is_ok() && ready(admin).await {
                 return Ok(subject);

@@ -49,7 +49,7 @@ pub(crate) struct ConsumeReport {
 /// Medians over the rounds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Figures {
+pub(super) struct Figures {
     rate: f64,
     p50_us: u64,
     p99_us: u64,
@@ -58,17 +58,20 @@ struct Figures {
     disk_bytes_per_event: f64,
 }
 
+/// What one round measured.
 #[derive(Clone, Copy, Default)]
-struct Round {
-    rate: f64,
+pub(super) struct Round {
+    pub(super) rate: f64,
+    pub(super) events: u64,
     p50_us: u64,
     p99_us: u64,
-    cpu_us_per_event: f64,
+    pub(super) cpu_us_per_event: f64,
     rss_kib: u64,
     disk_bytes_per_event: f64,
 }
 
-fn figures(rounds: &[Round]) -> Figures {
+/// The medians.
+pub(super) fn figures(rounds: &[Round]) -> Figures {
     let of = |get: fn(&Round) -> f64| median(rounds.iter().map(get).collect());
     let whole = |get: fn(&Round) -> u64| median(rounds.iter().map(get).collect());
     Figures {
@@ -83,21 +86,19 @@ fn figures(rounds: &[Round]) -> Figures {
 
 impl Subject {
     async fn publish(&self, connections: usize, span: Span) -> anyhow::Result<Round> {
-        let load = PublishLoad {
-            address: self.address.clone(),
-            topic: "bench".to_owned(),
-            connections,
-            bytes: 512,
-            rate: None,
-            pid: self.pid(),
-            span,
-        };
+        self.take(PublishLoad::closed(connections, span)).await
+    }
+
+    /// Puts a load on it.
+    pub(super) async fn take(&self, load: PublishLoad) -> anyhow::Result<Round> {
+        let load = PublishLoad { address: self.address.clone(), pid: self.pid(), ..load };
         let result = load.run().await?;
         if result.refused > 0 {
             bail!("{} publishes were refused", result.refused);
         }
         Ok(Round {
             rate: result.rate,
+            events: result.events,
             p50_us: result.latency_us.p50,
             p99_us: result.latency_us.p99,
             cpu_us_per_event: result.server.map_or(0.0, |used| used.cpu_us_per_event),
