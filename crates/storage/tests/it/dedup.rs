@@ -202,3 +202,14 @@ async fn a_claim_that_nobody_decides_is_void_after_a_minute_and_then_forgotten()
     assert_eq!(before(&index.claim(&topic, &keys[..1], Duration::ZERO).await), [None]);
     assert_eq!(index.on_their_way(), 0);
 }
+
+#[tokio::test]
+async fn what_another_tenant_published_is_no_duplicate() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = open(folder.path(), 100).await;
+    let of =
+        |tenant: &str| EventKey::of(&log.partition, &event("1").with_attributes(&[("emtenantid", tenant)]));
+    assert_eq!(of("shop"), of("shop"));
+    assert_ne!(of("shop"), of("other"));
+    assert_ne!(of("shop"), log.key("1"));
+}
