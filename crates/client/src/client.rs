@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Uri};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 
 use crate::{
     Delivery, DeliveryId, DeliveryStream, Error, OutgoingEvent, Published, RetryPolicy, RetryPublish,
@@ -30,6 +34,7 @@ pub struct Client {
 pub struct ClientBuilder {
     base: String,
     credential: Option<String>,
+    authorities: Option<String>,
     connect_timeout: Duration,
     request_timeout: Duration,
     silence: Duration,
@@ -41,6 +46,12 @@ impl ClientBuilder {
     #[must_use]
     pub fn credential(self, credential: impl Into<String>) -> Self {
         Self { credential: Some(credential.into()), ..self }
+    }
+
+    /// Who signs the server's certificate over `https`, as PEM, instead of whom the system trusts.
+    #[must_use]
+    pub fn authorities(self, pem: impl Into<String>) -> Self {
+        Self { authorities: Some(pem.into()), ..self }
     }
 
     /// How long a connection may take to be made. 5 s.
@@ -70,11 +81,11 @@ impl ClientBuilder {
     /// The client. No connection is made before the first request.
     ///
     /// # Errors
-    /// [`Error::Address`] and [`Error::Credential`] when these cannot be used.
+    /// [`Error::Address`], [`Error::Credential`] and [`Error::Authorities`] when these cannot be used.
     pub fn build(self) -> Result<Client, Error> {
         let base = self.base.trim_end_matches('/').to_owned();
         let is_usable = base.parse::<Uri>().is_ok_and(|uri| {
-            uri.scheme_str() == Some("http")
+            matches!(uri.scheme_str(), Some("http" | "https"))
                 && uri.host().is_some_and(|host| !host.is_empty())
                 && uri.query().is_none()
                 && !base.contains('@')
@@ -89,9 +100,28 @@ impl ClientBuilder {
             })
         });
         let credential = credential.transpose().map_err(|_| Error::Credential)?;
-        let transport = Transport::new(base, credential, self.connect_timeout, self.request_timeout);
+        let trusted = match &self.authorities {
+            _ if base.starts_with("http:") => RootCertStore::empty(),
+            Some(pem) => authorities(pem)?,
+            None => {
+                let mut trusted = RootCertStore::empty();
+                trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+                trusted
+            }
+        };
+        let transport = Transport::new(base, credential, trusted, self.connect_timeout, self.request_timeout);
         Ok(Client { transport, retry: self.retry, silence: self.silence })
     }
+}
+
+/// The certificates of a PEM text; without any there would be nobody to trust.
+fn authorities(pem: &str) -> Result<RootCertStore, Error> {
+    let mut trusted = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let certificate = certificate.map_err(|_| Error::Authorities)?;
+        trusted.add(certificate).map_err(|_| Error::Authorities)?;
+    }
+    if trusted.is_empty() { Err(Error::Authorities) } else { Ok(trusted) }
 }
 
 impl Client {
@@ -108,6 +138,7 @@ impl Client {
         ClientBuilder {
             base: base.into(),
             credential: None,
+            authorities: None,
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(30),
             silence: Duration::from_secs(45),

@@ -8,12 +8,15 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The base address is not `http://host[:port][/path]`.
-    #[error("`{0}` is no address of a server: it must be http://host[:port]")]
+    /// The base address is not `http://host[:port][/path]` or `https://…`.
+    #[error("`{0}` is no address of a server: it must be http://host[:port] or https://host[:port]")]
     Address(String),
     /// The credential cannot be sent in a header.
     #[error("the credential has characters that a header cannot carry")]
     Credential,
+    /// The authorities are no certificates.
+    #[error("the authorities are not PEM certificates")]
+    Authorities,
     /// What was to be sent breaks a rule that is known here. Nothing was sent.
     #[error("{0}")]
     Invalid(String),
@@ -74,6 +77,7 @@ impl Error {
             Self::Connect(_) | Self::Lost(_) | Self::Timeout(_) => true,
             Self::Address(_)
             | Self::Credential
+            | Self::Authorities
             | Self::Invalid(_)
             | Self::Answer(_)
             | Self::Replaced

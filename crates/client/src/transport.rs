@@ -1,15 +1,20 @@
 //! One request and its answer, and the loop around it that tries again.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use tokio::time::timeout;
 
@@ -21,7 +26,7 @@ const LARGEST_ANSWER: usize = 64 << 20;
 /// Where requests go and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
-    http: Client<HttpConnector, Full<Bytes>>,
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: String,
     credential: Option<HeaderValue>,
     pub(crate) request_timeout: Duration,
@@ -55,15 +60,28 @@ impl Call {
 }
 
 impl Transport {
+    /// `trusted`: whose certificates are trusted over `https`.
     pub(crate) fn new(
         base: String,
         credential: Option<HeaderValue>,
+        trusted: RootCertStore,
         connect_timeout: Duration,
         request_timeout: Duration,
     ) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(connect_timeout));
+        connector.enforce_http(false);
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has cipher suites of both versions")
+            .with_root_certificates(trusted)
+            .with_no_client_auth();
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(30))

@@ -5,4 +5,5 @@ mod server;
 
 mod documents;
 mod lossy;
+mod secure;
 mod whole;

@@ -2,7 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, TcpListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU16, Ordering},
     time::Duration,
@@ -47,6 +47,8 @@ fn free_port() -> u16 {
 pub(crate) struct Server {
     home: TempDir,
     ports: [u16; 2],
+    /// Whose certificate it shows; `None`: it speaks plainly.
+    certificate: Option<String>,
     child: Option<Child>,
 }
 
@@ -55,7 +57,20 @@ impl Server {
     pub(crate) async fn start() -> Result<Self> {
         let ports = [free_port(), free_port()];
         let home = tempfile::Builder::new().prefix("mesh-client-").tempdir()?;
-        let mut server = Self { home, ports, child: None };
+        let mut server = Self { home, ports, certificate: None, child: None };
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// Started over TLS with `server.pem` and `server.key`, which `write` puts into the folder that it is given.
+    pub(crate) async fn secure(
+        certificate: &str,
+        write: impl FnOnce(&Path) -> std::io::Result<()>,
+    ) -> Result<Self> {
+        let ports = [free_port(), free_port()];
+        let home = tempfile::Builder::new().prefix("mesh-client-").tempdir()?;
+        write(home.path())?;
+        let mut server = Self { home, ports, certificate: Some(certificate.to_owned()), child: None };
         server.restart().await?;
         Ok(server)
     }
@@ -75,12 +90,19 @@ impl Server {
             .arg(format!("-Deventmesh.data.dir={}", self.home.path().join("data").display()))
             .arg(format!("-Deventmesh.http.port={}", self.ports[0]))
             .arg(format!("-Deventmesh.admin.port={}", self.ports[1]))
+            .args(self.certificate.iter().flat_map(|_| {
+                ["-Deventmesh.tls.certificate.file=server.pem", "-Deventmesh.tls.key.file=server.key"]
+            }))
             .current_dir(self.home.path())
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log);
         self.child = Some(command.spawn().context("the server cannot be started")?);
-        let probe = Client::builder(self.address()).retry(RetryPolicy::never()).build()?;
+        let mut probe = Client::builder(self.address()).retry(RetryPolicy::never());
+        if let Some(certificate) = &self.certificate {
+            probe = probe.authorities(certificate);
+        }
+        let probe = probe.build()?;
         let end = Instant::now() + START;
         // A client that nobody knows is a clear answer of a server that serves.
         loop {
@@ -106,7 +128,10 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[0])
+        match self.certificate {
+            None => format!("http://127.0.0.1:{}", self.ports[0]),
+            Some(_) => format!("https://localhost:{}", self.ports[0]),
+        }
     }
 
     pub(crate) fn client(&self) -> Result<Client> {
