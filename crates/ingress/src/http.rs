@@ -7,6 +7,7 @@
 
 mod answer;
 mod body;
+mod body_shares;
 mod charged;
 mod connection;
 mod connection_tenants;

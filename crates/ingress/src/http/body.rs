@@ -7,7 +7,10 @@
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -17,8 +20,12 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header::CONTENT_ENCODING};
 use http_body::{Body as _, Frame};
 use mesh_base::Lease;
+use mesh_frame::TenantId;
 
-use super::errors::{ApiError, ErrorCode};
+use super::{
+    body_shares::{BodyShare, BodyShares, SMALL},
+    errors::{ApiError, ErrorCode},
+};
 
 /// Bounds of request bodies.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +60,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(1);
 pub(super) struct BodyReader {
     limits: BodyLimits,
     in_flight: Arc<AtomicU64>,
+    shares: BodyShares,
 }
 
 /// A body that was read. Its bytes count against the budget until it is dropped.
@@ -61,11 +69,12 @@ pub(super) struct ReadBody {
     pub(super) bytes: Bytes,
     _held: Vec<Lease>,
     _first: Option<Lease>,
+    _share: Option<BodyShare>,
 }
 
 impl BodyReader {
     pub(super) fn new(limits: BodyLimits) -> Self {
-        Self { limits, in_flight: Arc::default() }
+        Self { limits, in_flight: Arc::default(), shares: BodyShares::default() }
     }
 
     /// Whether the body may be read, by what its head declares. Nothing is read.
@@ -74,12 +83,12 @@ impl BodyReader {
         if body.size_hint().lower() > self.limits.body_bytes { Err(self.too_large()) } else { Ok(()) }
     }
 
-    /// The whole body.
-    pub(super) async fn read(&self, body: &mut Body) -> Result<ReadBody, ApiError> {
+    /// The whole body, of a caller of this tenant.
+    pub(super) async fn read(&self, body: &mut Body, tenant: &TenantId) -> Result<ReadBody, ApiError> {
         if body.is_end_stream() {
-            return Ok(ReadBody { bytes: Bytes::new(), _held: Vec::new(), _first: None });
+            return Ok(ReadBody { bytes: Bytes::new(), _held: Vec::new(), _first: None, _share: None });
         }
-        let mut collected = Collected::default();
+        let mut collected = Collected::of(tenant);
         if self.read_what_is_there(body, &mut collected).await? {
             return Ok(collected.finish());
         }
@@ -94,7 +103,7 @@ impl BodyReader {
     }
 
     /// Reads frames while they are there; `true`: that was all of it.
-    async fn read_what_is_there(&self, body: &mut Body, into: &mut Collected) -> Result<bool, ApiError> {
+    async fn read_what_is_there(&self, body: &mut Body, into: &mut Collected<'_>) -> Result<bool, ApiError> {
         // hyper gives the body's first bytes only after it was asked for them once.
         let mut asked = false;
         poll_fn(|cx| {
@@ -117,7 +126,7 @@ impl BodyReader {
         .await
     }
 
-    async fn read_to_end(&self, body: &mut Body, into: &mut Collected) -> Result<(), ApiError> {
+    async fn read_to_end(&self, body: &mut Body, into: &mut Collected<'_>) -> Result<(), ApiError> {
         while !body.is_end_stream() {
             let frame = next_frame(body).await;
             if self.take(frame, into)? {
@@ -131,7 +140,7 @@ impl BodyReader {
     fn take(
         &self,
         frame: Option<Result<Frame<Bytes>, axum::Error>>,
-        into: &mut Collected,
+        into: &mut Collected<'_>,
     ) -> Result<bool, ApiError> {
         let Some(frame) = frame else { return Ok(true) };
         let frame = frame.map_err(|_error| ApiError::invalid("the body ended before its end"))?;
@@ -140,7 +149,7 @@ impl BodyReader {
         if into.bytes as u64 + data.len() as u64 > self.limits.body_bytes {
             return Err(self.too_large());
         }
-        into.charge(data.len() as u64, &self.in_flight, self.limits.in_flight_bytes)?;
+        into.charge(data.len() as u64, self)?;
         into.push(data);
         Ok(false)
     }
@@ -157,8 +166,9 @@ impl BodyReader {
 }
 
 /// What has arrived of a body.
-#[derive(Default)]
-struct Collected {
+struct Collected<'a> {
+    tenant: &'a TenantId,
+    share: Option<BodyShare>,
     bytes: usize,
     first: Bytes,
     more: BytesMut,
@@ -168,17 +178,39 @@ struct Collected {
     charged_for: u64,
 }
 
-impl Collected {
+impl<'a> Collected<'a> {
+    fn of(tenant: &'a TenantId) -> Self {
+        Self {
+            tenant,
+            share: None,
+            bytes: 0,
+            first: Bytes::new(),
+            more: BytesMut::new(),
+            first_lease: None,
+            leases: Vec::new(),
+            charged: 0,
+            charged_for: 0,
+        }
+    }
+
     /// Charges the budget for more bytes, ahead in growing steps, so that a body takes few leases.
-    fn charge(&mut self, bytes: u64, pool: &Arc<AtomicU64>, limit: u64) -> Result<(), ApiError> {
+    fn charge(&mut self, bytes: u64, of: &BodyReader) -> Result<(), ApiError> {
         self.charged_for += bytes;
         if self.charged_for <= self.charged {
             return Ok(());
         }
         let units = if self.charged == 0 { bytes } else { bytes.max(self.charged / 2) };
-        let lease = Lease::take(pool, units, limit).ok_or_else(|| {
-            ApiError::new(ErrorCode::Overloaded, "too many request bodies are being read; try again")
-        })?;
+        let limit = of.limits.in_flight_bytes;
+        let overloaded =
+            || ApiError::new(ErrorCode::Overloaded, "too many request bodies are being read; try again");
+        if self.charged > 0 || units > SMALL {
+            let left = limit.saturating_sub(of.in_flight.load(Ordering::Acquire));
+            let share = self.share.get_or_insert_with(|| of.shares.body_of(self.tenant));
+            if !share.take(units, left) {
+                return Err(overloaded());
+            }
+        }
+        let lease = Lease::take(&of.in_flight, units, limit).ok_or_else(overloaded)?;
         self.charged += units;
         match &self.first_lease {
             None => self.first_lease = Some(lease),
@@ -203,7 +235,7 @@ impl Collected {
 
     fn finish(self) -> ReadBody {
         let bytes = if self.more.is_empty() { self.first } else { self.more.freeze() };
-        ReadBody { bytes, _held: self.leases, _first: self.first_lease }
+        ReadBody { bytes, _held: self.leases, _first: self.first_lease, _share: self.share }
     }
 }
 
@@ -249,8 +281,6 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use futures_util::stream;
     use http::HeaderValue;
     use http_body_util::StreamBody;
@@ -271,7 +301,8 @@ mod tests {
 
     async fn read(reader: &BodyReader, mut body: Body) -> Result<ReadBody, ErrorCode> {
         reader.check_declared(&HeaderMap::new(), &body).map_err(|error| error.code)?;
-        reader.read(&mut body).await.map_err(|error| error.code)
+        let tenant = TenantId::new("t").expect("legal");
+        reader.read(&mut body, &tenant).await.map_err(|error| error.code)
     }
 
     #[tokio::test]

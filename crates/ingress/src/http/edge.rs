@@ -274,7 +274,7 @@ async fn run(
         glanced.map_err(|denied| edge.denied(denied))?;
     }
     *body_asked_for = true;
-    let body = inner.bodies.read(body).await?;
+    let body = inner.bodies.read(body, caller.tenant()).await?;
     let verified = if is_signed {
         let verified = with_head(parts, |head| edge.gate().verify(&caller, head, &body.bytes, action));
         verified.map_err(|denied| edge.denied(denied))?

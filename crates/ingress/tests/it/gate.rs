@@ -355,7 +355,8 @@ impl Crowd {
         let delete = self.random.random_bool(0.3);
         let body = json!({"clientId": self.name(), "topic": self.topic(), "deleteGroup": delete});
         if let Some(reply) = self.ask("POST", "/events/unsubscribe", &body.to_string()).await {
-            assert_eq!(reply.status, 200, "{reply:?}");
+            // With a gate nobody learns whether a client is not there or not theirs.
+            assert!(matches!(reply.status, 200 | 404), "{reply:?}");
         }
     }
 
@@ -482,7 +483,7 @@ async fn after_any_mix_of_steps_every_unit_of_every_quota_is_back() {
             // A group that others are members of stays until its last one leaves.
             let body = json!({"clientId": format!("c{name}"), "topic": topic, "deleteGroup": true});
             let reply = as_ann(&mut client, "POST", "/events/unsubscribe", &body.to_string()).await;
-            assert_eq!(reply.status, 200, "{reply:?}");
+            assert!(matches!(reply.status, 200 | 404), "{reply:?}");
         }
     }
     assert_eq!(mesh.dispatcher.subscriptions(&tenant()), 0);
