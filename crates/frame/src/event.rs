@@ -127,6 +127,15 @@ impl Event {
     /// On an empty name or one over 256 bytes.
     #[must_use]
     pub fn with_attributes(&self, attributes: &[(&str, &str)]) -> Self {
+        let names = attributes.iter().enumerate();
+        let mut are_new = names.map(|(at, (name, _))| {
+            self.attribute(name).is_none() && !attributes[..at].iter().any(|(other, _)| other == name)
+        });
+        if are_new.all(|is_new| is_new) {
+            // As nearly always: nothing of the event is looked at again.
+            let frame = self.frame.with_appended(attributes);
+            return Self { frame, form: self.form, types: self.types.clone() };
+        }
         let last = |name| attributes.iter().rfind(|(set, _)| *set == name).map(|(_, value)| *value);
         let kept = self.frame.attributes().map(|(name, value)| match last(name) {
             Some(set) => (name, set, false),
@@ -222,6 +231,18 @@ mod tests {
         let back = changed.without_attributes(|name| name == "n" || name.starts_with("emdl"));
         assert_eq!(back.types().iter().collect::<Vec<_>>(), [(4, AttributeType::Boolean)]);
         assert_eq!(back.attribute("n").or(back.attribute("emdltime")), None);
+    }
+
+    #[test]
+    fn what_is_new_is_appended_as_it_would_be_built() {
+        let event = event().integer("n", 5).attribute("x", "1").json("{\"a\":1}").build().expect("legal");
+        let new = [("emtenantid", "shop"), ("emdltime", "")];
+        let added = event.with_attributes(&new);
+        let kept = event.frame().attributes().map(|(name, value)| Some((name, value, true)));
+        let whole = event.rebuilt(kept.chain(new.iter().map(|(name, value)| Some((*name, *value, false)))));
+        assert_eq!(added, whole);
+        assert_eq!(Frame::decode(added.frame().as_bytes().clone()).as_ref(), Ok(added.frame()));
+        assert_eq!(event.with_attributes(&[]), event);
     }
 
     #[test]

@@ -131,6 +131,35 @@ impl Frame {
         }
     }
 
+    /// The frame with more attributes behind its own, which has none of these names; each stands once. As the
+    /// attributes of the server they are held to the layout only.
+    ///
+    /// # Panics
+    ///
+    /// On an empty name or one over 256 bytes, and when there are more attributes than the layout can count.
+    pub(crate) fn with_appended(&self, attributes: &[(&str, &str)]) -> Self {
+        let length: usize =
+            attributes.iter().map(|(name, value)| ATTRIBUTE_HEADER + name.len() + value.len()).sum();
+        let (before, data) = self.bytes.split_at(self.data_start);
+        let mut bytes = Vec::with_capacity(self.bytes.len() + length);
+        bytes.extend_from_slice(before);
+        for (name, value) in attributes {
+            assert!((1..=256).contains(&name.len()), "the attributes of the server have legal names");
+            let name_length = u16::try_from(name.len()).expect("it is at most 256");
+            let value_length = u32::try_from(value.len()).expect("values of the server are short");
+            bytes.extend_from_slice(&name_length.to_be_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(&value_length.to_be_bytes());
+            bytes.extend_from_slice(value.as_bytes());
+        }
+        let count = u16::try_from(self.attribute_count() + attributes.len());
+        let count = count.expect("the attributes of the server are few");
+        bytes[8..10].copy_from_slice(&count.to_be_bytes());
+        let data_start = bytes.len();
+        bytes.extend_from_slice(data);
+        Self { bytes: bytes.into(), kind: self.kind, data_start }
+    }
+
     /// The frame that a builder wrote, which checked what `decode` checks.
     pub(crate) fn built(bytes: Bytes, kind: FrameKind, data_start: usize) -> Self {
         Self { bytes, kind, data_start }
