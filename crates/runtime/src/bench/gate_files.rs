@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 const ISSUER: &str = "https://issuer.example";
 const AUDIENCE: &str = "bench";
 const KEY: &str = "bench-1";
-/// The one that callers without a credential belong to.
-const TENANT: &str = "default";
+/// Not the one of callers without a credential: its events are stored with its name.
+const TENANT: &str = "orders";
 const RULES: usize = 1_000;
 /// The number of the rule that the token's holder publishes by.
 const RULE: usize = 601;
@@ -138,7 +138,6 @@ impl Issuer {
             "aud": AUDIENCE,
             "exp": ends.0 / 1_000,
             "sub": "service-orders",
-            // Events of another tenant are written anew with its name, which is no part of the gate.
             "tenant": TENANT,
             "roles": ["reader", "writer", format!("r{RULE}")],
         });
