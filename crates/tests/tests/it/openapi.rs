@@ -182,3 +182,39 @@ async fn the_page_lists_the_routes_of_the_document() -> Result<()> {
     assert_eq!(rows, served);
     Ok(())
 }
+
+/// Every route is shown with an exchange, on the page of the API or on that of the admin port.
+#[tokio::test]
+async fn every_route_of_the_document_has_a_worked_exchange() -> Result<()> {
+    let mut server = Server::new()?;
+    let document = document(&server.start().await?).await?;
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut shown: Vec<(String, String)> = Vec::new();
+    for page in ["http-api.md", "admin.md"] {
+        let text = std::fs::read_to_string(docs.join(page))?;
+        for block in text.split("\n```http\n").skip(1) {
+            let first = block.lines().next().unwrap_or_default();
+            let Some((method, target)) = first.split_once(' ').filter(|(_, target)| target.starts_with('/'))
+            else {
+                continue;
+            };
+            let path = target.split('?').next().unwrap_or_default();
+            // The answer stands in the next block.
+            let answer = block.split("\n```").nth(1).unwrap_or_default();
+            ensure!(answer.trim().is_empty(), "{page}: {first} is not followed by its answer");
+            shown.push((method.to_owned(), path.to_owned()));
+        }
+    }
+    let fits = |path: &str, template: &str| {
+        let (path, template) = (path.split('/'), template.split('/'));
+        path.clone().count() == template.clone().count()
+            && path.zip(template).all(|(part, of)| part == of || of.starts_with('{'))
+    };
+    let missing: Vec<String> = operations(&document)?
+        .iter()
+        .filter(|of| !shown.iter().any(|(method, path)| *method == of.method && fits(path, of.path)))
+        .map(|of| format!("{} {}", of.method, of.path))
+        .collect();
+    ensure!(missing.is_empty(), "no exchange shows {missing:?}");
+    Ok(())
+}
