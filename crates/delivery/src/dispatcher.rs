@@ -32,7 +32,7 @@ use crate::{
     delivery_id::DeliveryIds,
     group::{Group, PartitionLane, member_of},
     lane::Member,
-    letters::Desk,
+    letters::{Desk, TimeIndex},
     schedule::Schedule,
     stream::Streams,
 };
@@ -147,6 +147,8 @@ pub(crate) struct Inner {
     pub(crate) streams: Streams,
     /// Replays and discards of dead letters.
     pub(crate) letters: Desk,
+    /// When they died.
+    pub(crate) letter_times: TimeIndex,
     /// What was begun for a request and is finished without it.
     pub(crate) tasks: Tasks,
 }
@@ -219,6 +221,7 @@ impl ReliableDispatcher {
             unburied: Unburied::default(),
             streams: Streams::new(on.stream_tasks),
             letters: Desk::default(),
+            letter_times: TimeIndex::default(),
             tasks: Tasks::new(),
         }))
     }

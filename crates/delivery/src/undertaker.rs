@@ -178,6 +178,7 @@ impl Inner {
         if let Err(error) = self.dead_letters.record(letter).await {
             return (Some(body), Err(error.into()));
         }
+        self.letter_times.added(&condemned.group.id.topic, condemned.row.at.0);
         match self.end(condemned).await {
             Ok(ended) => {
                 if ended {

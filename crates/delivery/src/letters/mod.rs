@@ -8,6 +8,7 @@ mod desk;
 mod discard;
 mod replay;
 mod retention;
+mod time_index;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use mesh_storage::TopicError;
 pub use copy::REPLAY_GROUP;
 pub(crate) use copy::{group_tag, replay_verdict};
 pub(crate) use desk::Desk;
+pub(crate) use time_index::TimeIndex;
 
 use crate::{ReliableDispatcher, dispatcher::Inner};
 

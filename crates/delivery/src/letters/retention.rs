@@ -1,4 +1,5 @@
 //! How long and how many rows of dead letters are kept: 14 days, and 100,000 a topic, the oldest going first.
+//! Rows are read only when the index of their times says that something is due.
 
 use std::time::Duration;
 
@@ -36,6 +37,11 @@ impl DeadLetters {
         most: usize,
     ) -> Result<usize, BackendError> {
         let before = self.0.clock.now().minus(keep_for).0;
+        let index = &self.0.letter_times;
+        if !index.is_due(topic, before, most, self.0.clock.elapsed()) {
+            return Ok(0);
+        }
+        index.begin(topic);
         let (mut times, mut gone) = (Vec::new(), 0);
         let mut after: Option<String> = None;
         loop {
@@ -50,8 +56,9 @@ impl DeadLetters {
             }
         }
         let mut excess = times.len().saturating_sub(most);
+        times.sort_unstable();
+        let left = times.split_at(excess).1.to_vec();
         if excess > 0 {
-            times.sort_unstable();
             let last = times[excess - 1];
             while excess > 0 {
                 let (rows, next) = self.all(topic, after.as_deref()).await?;
@@ -66,6 +73,7 @@ impl DeadLetters {
             }
             tracing::warn!(%topic, most, "a topic had more dead letters than are kept: the oldest were dropped");
         }
+        index.built(topic, &left, self.0.clock.elapsed());
         if gone > 0 {
             tracing::info!(%topic, gone, "retention dropped dead letters");
         }
