@@ -455,6 +455,31 @@ fn whatever_is_changed_after_signing_is_denied() {
 }
 
 #[test]
+fn a_signature_must_cover_the_attributes_of_an_event_in_binary_mode() {
+    let rig = Rig::new(|_| {});
+    let uncovered = "denied: the signature must cover every ce- header";
+    let with = |list: &str, nonce: &str| format!(r#"{list};created={NOW};keyid="mac";nonce="{nonce}""#);
+    let binary = |list: &str, nonce: &str| {
+        let mut request = Request::new(b"{}");
+        request.set("ce-id", "1");
+        request.set("ce-source", "/s");
+        request.sign(&rig.signer, "mac", &with(list, nonce))
+    };
+    let (least, one) = (
+        r#"("@method" "@path" "@query" "content-digest")"#,
+        r#"("@method" "@path" "@query" "content-digest" "ce-id")"#,
+    );
+    let all = r#"("@method" "@path" "@query" "content-digest" "ce-id" "ce-source")"#;
+    assert_eq!(rig.verify(&binary(least, "1")), uncovered);
+    assert_eq!(rig.verify(&binary(one, "1")), uncovered);
+    assert_eq!(rig.verify(&binary(all, "1")), PASSED);
+    // An event in structured mode does not become another one by headers that are put beside it.
+    let mut structured = Request::new(b"{}").sign(&rig.signer, "mac", &with(least, "2"));
+    structured.set("ce-id", "evil");
+    assert_eq!(rig.verify(&structured), uncovered);
+}
+
+#[test]
 fn a_signature_must_cover_what_counts_and_say_when_by_whom_and_which() {
     let rig = Rig::new(|_| {});
     let too_little = "denied: the signature must cover @method, @path and @query";
