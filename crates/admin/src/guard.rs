@@ -21,7 +21,7 @@ use http::{
 use mesh_gate::{
     Action, AuditRecord, CredentialKind, LoadError, Outcome, Protocol, Reload, SecurityGate, WatchedFile,
 };
-use mesh_ingress::http::{ApiError, ErrorCode, Remote};
+use mesh_ingress::http::{ApiError, ErrorCode, Peer};
 use parking_lot::RwLock;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -356,7 +356,7 @@ fn audit(gate: &SecurityGate, request: &Request, checked: &Result<Holder, Refuse
         tenant: gate.default_tenant().as_str(),
         principal,
         credential: if principal.is_some() { CredentialKind::Token } else { CredentialKind::None },
-        remote: request.extensions().get::<Remote>().map(|remote| remote.0),
+        remote: request.extensions().get::<Peer>().map(Peer::remote),
         protocol: Protocol::Admin,
         trace: request.headers().get("traceparent").and_then(|trace| trace.to_str().ok()),
     });

@@ -35,6 +35,7 @@ use crate::{
     letters::{Desk, TimeIndex},
     schedule::Schedule,
     stream::Streams,
+    topic_groups::GroupsByTopic,
 };
 
 /// The ledger cannot write or be read now: the same request can be tried again.
@@ -133,6 +134,7 @@ pub(crate) struct Inner {
     pub(crate) ids: DeliveryIds,
     pub(crate) epoch: Epoch,
     pub(crate) groups: RwLock<Directory>,
+    pub(crate) by_topic: Arc<GroupsByTopic>,
     pub(crate) clients: Clients,
     pub(crate) schedule: Schedule,
     /// Outstanding rows at the last count, and those added since: never fewer than there are.
@@ -158,7 +160,7 @@ pub(crate) struct Inner {
 pub(crate) struct Directory {
     pub(crate) by_number: HashMap<u64, Arc<Group>>,
     pub(crate) by_id: HashMap<GroupId, Arc<Group>>,
-    pub(crate) by_topic: HashMap<TopicName, Vec<Arc<Group>>>,
+    by_topic: Arc<GroupsByTopic>,
     /// What every tenant with groups has in flight, with how many groups it has.
     backlogs: HashMap<TenantId, (usize, Arc<Backlog>)>,
 }
@@ -167,7 +169,7 @@ impl Directory {
     pub(crate) fn add(&mut self, group: &Arc<Group>) {
         self.by_number.insert(group.number, group.clone());
         self.by_id.insert(group.id.clone(), group.clone());
-        self.by_topic.entry(group.id.topic.clone()).or_default().push(group.clone());
+        self.by_topic.add(group);
         let (groups, backlog) = self.backlogs.entry(group.id.tenant.clone()).or_default();
         *groups += 1;
         group.backlog.get_or_init(|| backlog.clone());
@@ -178,17 +180,12 @@ impl Directory {
     pub(crate) fn remove(&mut self, group: &Arc<Group>) {
         self.by_number.remove(&group.number);
         self.by_id.remove(&group.id);
+        self.by_topic.remove(group);
         group.tell_backlog(&group.state.lock());
         if let Some((groups, _)) = self.backlogs.get_mut(&group.id.tenant) {
             *groups -= 1;
             if *groups == 0 {
                 self.backlogs.remove(&group.id.tenant);
-            }
-        }
-        if let Some(groups) = self.by_topic.get_mut(&group.id.topic) {
-            groups.retain(|other| !Arc::ptr_eq(other, group));
-            if groups.is_empty() {
-                self.by_topic.remove(&group.id.topic);
             }
         }
     }
@@ -199,6 +196,7 @@ impl ReliableDispatcher {
     pub fn new(on: Foundations) -> Self {
         let ids = DeliveryIds::new(&on.positions.secret(), on.instance.as_str());
         let epoch = on.positions.boots();
+        let by_topic = Arc::new(GroupsByTopic::default());
         Self(Arc::new(Inner {
             clock: on.clock,
             storage: on.storage,
@@ -210,7 +208,8 @@ impl ReliableDispatcher {
             signals: on.signals,
             ids,
             epoch,
-            groups: RwLock::default(),
+            groups: RwLock::new(Directory { by_topic: by_topic.clone(), ..Directory::default() }),
+            by_topic,
             clients: Clients::default(),
             schedule: Schedule::default(),
             outstanding: AtomicUsize::new(0),
@@ -228,14 +227,13 @@ impl ReliableDispatcher {
 
     /// Told of every append, from the thread that made it.
     pub fn appended(&self, topic: &TopicName, records: usize) {
-        let groups = self.0.groups.read();
-        for group in groups.by_topic.get(topic).into_iter().flatten() {
+        self.0.by_topic.each(topic, |group| {
             if !group.waiters.is_empty() || group.streams.load(Ordering::SeqCst) > 0 {
                 let state = group.state.lock();
                 group.waiters.wake(records, |member| state.has_room(Member(member)));
                 state.streams.wake();
             }
-        }
+        });
     }
 
     /// Deliveries handed out and not finished, over all groups.

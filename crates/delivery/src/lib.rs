@@ -28,6 +28,7 @@ mod signals;
 mod stream;
 mod take;
 mod ticker;
+mod topic_groups;
 mod topics;
 mod topology;
 mod undertaker;

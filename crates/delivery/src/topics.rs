@@ -177,7 +177,7 @@ impl Topics {
     }
 
     fn view(&self, topic: &Arc<Topic>) -> TopicView {
-        let groups = self.inner().groups.read().by_topic.get(topic.name()).cloned().unwrap_or_default();
+        let groups = self.inner().by_topic.of(topic.name());
         let mut groups: Vec<GroupId> = groups.iter().map(|group| group.id.clone()).collect();
         groups.sort();
         let partition = |partition: &Arc<Partition>| PartitionView {
@@ -214,7 +214,7 @@ impl Topics {
             return Err(TopicsError::Unknown(name.clone()));
         }
         let mut deleted = TopicDeleted::default();
-        let groups = inner.groups.read().by_topic.get(name).cloned().unwrap_or_default();
+        let groups = inner.by_topic.of(name);
         if !groups.is_empty() && !force {
             return Err(TopicsError::GroupsExist(groups.len()));
         }
@@ -268,7 +268,7 @@ impl Inner {
         let (_, added) = self.storage.add_partitions(name, wanted).await?;
         tracing::warn!(topic = %name, from = has, to = wanted,
             "a topic got more partitions: the events of a key may go to another one from now on, out of order with those before");
-        let groups = self.groups.read().by_topic.get(name).cloned().unwrap_or_default();
+        let groups = self.by_topic.of(name);
         let mut failed = None;
         for group in groups {
             failed = failed.or(self.add_lanes(&group).await.err());

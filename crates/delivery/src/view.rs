@@ -58,7 +58,7 @@ pub(crate) const DEAD_LETTERS_FOR: Duration = Duration::from_secs(14 * 86_400);
 impl ReliableDispatcher {
     /// How far the groups of a topic are.
     pub fn positions(&self, topic: &TopicName) -> Vec<PositionView> {
-        let groups = self.0.groups.read().by_topic.get(topic).cloned().unwrap_or_default();
+        let groups = self.0.by_topic.of(topic);
         let mut views = Vec::new();
         for group in groups {
             let state = group.state.lock();
@@ -81,7 +81,7 @@ impl ReliableDispatcher {
 
     /// The clients of a topic with what they have pending.
     pub fn clients(&self, topic: &TopicName) -> Vec<ClientView> {
-        let groups = self.0.groups.read().by_topic.get(topic).cloned().unwrap_or_default();
+        let groups = self.0.by_topic.of(topic);
         let mut pending: BTreeMap<(TenantId, ClientId), usize> = BTreeMap::new();
         for group in groups {
             let state = group.state.lock();
@@ -238,7 +238,7 @@ impl ReliableDispatcher {
 
     /// The lowest floor of any group, by partition; partitions nobody reads are absent.
     fn floors(&self, topic: &TopicName) -> BTreeMap<PartitionId, Offset> {
-        let groups = self.0.groups.read().by_topic.get(topic).cloned().unwrap_or_default();
+        let groups = self.0.by_topic.of(topic);
         let mut floors: BTreeMap<PartitionId, Offset> = BTreeMap::new();
         for group in groups {
             let mut state = group.state.lock();

@@ -11,6 +11,10 @@ pub(crate) const DEEPEST_JSON: usize = 128;
 
 /// Whether the type is JSON: subtype `json` or ending in `+json`, parameters aside, in any case.
 pub(crate) fn is_json(media_type: &str) -> bool {
+    // As nearly everybody spells it.
+    if media_type == "application/json" {
+        return true;
+    }
     let essence = essence(media_type);
     let Some((_, subtype)) = essence.split_once('/') else { return false };
     let suffix = subtype.len().checked_sub("+json".len()).and_then(|at| subtype.get(at..));
@@ -19,7 +23,7 @@ pub(crate) fn is_json(media_type: &str) -> bool {
 
 /// The type without its parameters.
 pub(crate) fn essence(media_type: &str) -> &str {
-    media_type.split(';').next().unwrap_or_default().trim()
+    memchr::memchr(b';', media_type.as_bytes()).map_or(media_type, |end| &media_type[..end]).trim()
 }
 
 /// Whether the type is text in UTF-8: `text/…` with no charset or one that UTF-8 includes.

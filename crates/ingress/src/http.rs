@@ -35,7 +35,7 @@ mod tls;
 mod watch;
 
 pub use body::BodyLimits;
-pub use connection::Remote;
+pub use connection::Peer;
 pub use edge::{HttpEdge, HttpEdgeSettings};
 pub use errors::{ApiError, ErrorCode};
 pub use json::{Given, JsonObject};

@@ -11,9 +11,9 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwap;
 use mesh_base::{BackendError, BackendErrorKind, Signals, UnixMillis};
 use mesh_frame::{Offset, TopicName};
-use parking_lot::RwLock;
 
 use crate::{
     Append, AppendItem, Cached, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
@@ -69,7 +69,8 @@ struct Inner {
     plugin: Arc<dyn StoragePlugin>,
     tail: Arc<Tail>,
     limits: StorageLimits,
-    topics: RwLock<HashMap<TopicName, Arc<Topic>>>,
+    /// Read for every event: readers must not take turns. Replaced by whoever holds `creating`.
+    topics: ArcSwap<HashMap<TopicName, Arc<Topic>>>,
     creating: tokio::sync::Mutex<()>,
     watermark: Option<Arc<Watermark>>,
     signals: StorageSignals,
@@ -110,12 +111,12 @@ impl Storage {
         signals: &Signals,
     ) -> Result<Self, BackendError> {
         let topic = |info: &TopicInfo| (info.name.clone(), Topic::new(info, limits.rules));
-        let topics = plugin.topics()?.iter().map(topic).collect();
+        let topics: HashMap<_, _> = plugin.topics()?.iter().map(topic).collect();
         Ok(Self(Arc::new(Inner {
             plugin,
             tail,
             limits,
-            topics: RwLock::new(topics),
+            topics: ArcSwap::from_pointee(topics),
             creating: tokio::sync::Mutex::new(()),
             watermark,
             signals: StorageSignals::new(signals),
@@ -132,12 +133,12 @@ impl Storage {
 
     /// The topic of that name, when there is one.
     pub fn topic(&self, name: &TopicName) -> Option<Arc<Topic>> {
-        self.0.topics.read().get(name).cloned()
+        self.0.topics.load().get(name).cloned()
     }
 
     /// Every topic.
     pub fn topics(&self) -> Vec<Arc<Topic>> {
-        self.0.topics.read().values().cloned().collect()
+        self.0.topics.load().values().cloned().collect()
     }
 
     /// The topic of that name, made with `partitions` (default: the limit's) when there is none and
@@ -175,7 +176,7 @@ impl Storage {
         if let Some(topic) = self.topic(name) {
             return Ok(topic);
         }
-        if self.0.topics.read().len() >= self.0.limits.topics {
+        if self.0.topics.load().len() >= self.0.limits.topics {
             return Err(TopicError::TooMany(self.0.limits.topics));
         }
         let partitions = partitions.unwrap_or(self.0.limits.partitions);
@@ -186,7 +187,9 @@ impl Storage {
             .map_err(|source| TopicError::Backend { topic: name.clone(), source })?;
         let (CreateTopic::Created(info) | CreateTopic::AlreadyThere(info)) = created;
         let topic = Topic::new(&info, self.0.limits.rules);
-        self.0.topics.write().insert(name.clone(), topic.clone());
+        self.replace_topics(|topics| {
+            topics.insert(name.clone(), topic.clone());
+        });
         Ok(topic)
     }
 
@@ -265,9 +268,17 @@ impl Storage {
     /// When the log cannot be written.
     pub async fn delete_topic(&self, name: &TopicName) -> Result<bool, BackendError> {
         let _one_at_a_time = self.0.creating.lock().await;
-        self.0.topics.write().remove(name);
+        self.replace_topics(|topics| {
+            topics.remove(name);
+        });
         let asked = name.clone();
         self.blocking("deleting a topic", move |plugin| plugin.delete_topic(&asked)).await
+    }
+
+    fn replace_topics(&self, change: impl FnOnce(&mut HashMap<TopicName, Arc<Topic>>)) {
+        let mut topics = HashMap::clone(&self.0.topics.load());
+        change(&mut topics);
+        self.0.topics.store(Arc::new(topics));
     }
 
     /// Whether the disk watermark stops publishing now.
@@ -322,6 +333,19 @@ impl Storage {
         let grew = partition.cold.lock().keep(from, reached, records);
         self.0.cold.changed(partition, grew);
         Ok(())
+    }
+
+    /// A stretch of records at and after `from`, from the log; empty at its end.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub async fn read(
+        &self,
+        partition: &Arc<Partition>,
+        from: Offset,
+    ) -> Result<Vec<Arc<LogRecord>>, BackendError> {
+        let wanted = partition.clone();
+        self.blocking("reading", move |plugin| plugin.read(&wanted, from, CHUNK)).await
     }
 
     /// One record, from memory or from the log; `None` when it is gone.

@@ -11,9 +11,10 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwap;
 use mesh_base::{BackendError, BackendErrorKind, Clock, Counter, Signals, UnixMillis};
-use mesh_frame::{Offset, Record, TopicName};
-use parking_lot::{Mutex, RwLock};
+use mesh_frame::{Event, Offset, Record, TopicName};
+use parking_lot::Mutex;
 
 use crate::{
     Append, AppendItem, Appended, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount,
@@ -24,6 +25,11 @@ use crate::{
 /// The bound a new in-memory log has: 256 MiB.
 const BOUND_BYTES: u64 = 256 << 20;
 
+/// Past the bound this share of it is dropped, so that not every append has to drop something; at most
+/// [`MOST_DROPPED`] bytes.
+const DROPPED_SHARE: u64 = 64;
+const MOST_DROPPED: u64 = 256 << 10;
+
 /// The in-memory log driver.
 #[derive(Debug)]
 pub struct Memory {
@@ -33,7 +39,9 @@ pub struct Memory {
     bytes: AtomicU64,
     dropped: Counter,
     catalog: Mutex<Catalog>,
-    logs: RwLock<Vec<Arc<Mutex<Log>>>>,
+    /// By the key of their partition. Read for every event: readers must not take turns. Replaced by whoever holds
+    /// `catalog`.
+    logs: ArcSwap<Vec<Arc<Mutex<Log>>>>,
 }
 
 /// What an append added to one partition.
@@ -71,19 +79,39 @@ impl Memory {
             bytes: AtomicU64::new(0),
             dropped,
             catalog: Mutex::default(),
-            logs: RwLock::default(),
+            logs: ArcSwap::default(),
         }
     }
 
     fn log(&self, key: u32) -> Result<Arc<Mutex<Log>>, BackendError> {
-        self.logs
-            .read()
-            .get(key as usize)
-            .cloned()
-            .ok_or_else(|| BackendError::new(BackendErrorKind::Refused, "memory", "finding a partition"))
+        self.logs.load().get(key as usize).cloned().ok_or_else(no_partition)
     }
 
     fn append_now(&self, items: Vec<AppendItem>) -> Appended {
+        let appended = match <[AppendItem; 1]>::try_from(items) {
+            Ok([item]) => self.append_one(item),
+            Err(items) => self.append_all(items),
+        };
+        if self.bytes.load(Ordering::Acquire) > self.bound_bytes {
+            self.shrink();
+        }
+        appended
+    }
+
+    /// What most appends are: without a list of locks.
+    fn append_one(&self, AppendItem { partition, event }: AppendItem) -> Appended {
+        let now = self.clock.now().0;
+        let logs = self.logs.load();
+        let mut log = logs.get(partition.key() as usize).ok_or_else(no_partition)?.lock();
+        let record = log.push(event, now);
+        let offset = record.offset();
+        self.bytes.fetch_add(record.weight() as u64, Ordering::AcqRel);
+        // Still under the lock: the tail takes records in the order of their offsets.
+        self.tail.appended(&partition, vec![record]);
+        Ok(vec![offset])
+    }
+
+    fn append_all(&self, items: Vec<AppendItem>) -> Appended {
         // Every lock is taken before the first record goes in, in the order of the partitions, so that an
         // append is one effect and two of them cannot wait for each other.
         let mut keys: Vec<u32> = items.iter().map(|item| item.partition.key()).collect();
@@ -96,16 +124,9 @@ impl Memory {
         let now = self.clock.now().0;
         for AppendItem { partition, event } in items {
             let place = keys.binary_search(&partition.key()).expect("its key is in the list");
-            let log = &mut *guards[place];
-            log.last_accepted = log.last_accepted.max(now);
-            let record = Record { event, accepted_at_ms: log.last_accepted };
-            let record = Arc::new(LogRecord::new(Offset(log.end), record));
-            let weight = record.weight() as u64;
+            let record = guards[place].push(event, now);
             offsets.push(record.offset());
-            log.end += 1;
-            log.bytes += weight;
-            self.bytes.fetch_add(weight, Ordering::AcqRel);
-            log.records.push_back(record.clone());
+            self.bytes.fetch_add(record.weight() as u64, Ordering::AcqRel);
             fresh[place].partition = Some(partition);
             fresh[place].records.push(record);
         }
@@ -115,25 +136,65 @@ impl Memory {
                 self.tail.appended(&partition, records);
             }
         }
-        drop(guards);
-        if self.bytes.load(Ordering::Acquire) > self.bound_bytes {
-            self.shrink();
-        }
         Ok(offsets)
     }
 
+    /// Makes that many logs more. Gives the key of the first. The catalogue is locked.
+    fn more_logs(&self, count: u32) -> u32 {
+        let mut logs = Vec::clone(&self.logs.load());
+        let first = u32::try_from(logs.len()).expect("fewer partitions than u32 counts");
+        logs.extend((0..count).map(|_| Arc::<Mutex<Log>>::default()));
+        self.logs.store(Arc::new(logs));
+        first
+    }
+
     fn shrink(&self) {
-        let logs = self.logs.read().clone();
-        while self.bytes.load(Ordering::Acquire) > self.bound_bytes {
-            let Some(fullest) = logs.iter().max_by_key(|log| log.lock().bytes) else { return };
-            let mut log = fullest.lock();
-            let Some(oldest) = log.records.pop_front() else { return };
-            log.start = oldest.offset().0 + 1;
-            log.bytes -= oldest.weight() as u64;
-            self.bytes.fetch_sub(oldest.weight() as u64, Ordering::AcqRel);
-            self.dropped.inc();
+        let logs = self.logs.load();
+        let enough = self.bound_bytes - (self.bound_bytes / DROPPED_SHARE).min(MOST_DROPPED);
+        loop {
+            let excess = self.bytes.load(Ordering::Acquire).saturating_sub(enough);
+            let Some(fullest) = logs.iter().max_by_key(|log| log.lock().bytes).filter(|_| excess > 0) else {
+                return;
+            };
+            // Freed when the lock is open again.
+            let (oldest, freed) = fullest.lock().pop(excess);
+            if oldest.is_empty() {
+                return;
+            }
+            self.bytes.fetch_sub(freed, Ordering::AcqRel);
+            self.dropped.inc_by(oldest.len() as u64);
         }
     }
+}
+
+impl Log {
+    fn push(&mut self, event: Event, now: u64) -> Arc<LogRecord> {
+        self.last_accepted = self.last_accepted.max(now);
+        let record = Record { event, accepted_at_ms: self.last_accepted };
+        let record = Arc::new(LogRecord::new(Offset(self.end), record));
+        self.end += 1;
+        self.bytes += record.weight() as u64;
+        self.records.push_back(record.clone());
+        record
+    }
+
+    /// Takes out the oldest records, some of them, until that many bytes are freed. Gives them and their bytes.
+    fn pop(&mut self, bytes: u64) -> (Vec<Arc<LogRecord>>, u64) {
+        let (mut oldest, mut freed) = (Vec::new(), 0);
+        while freed < bytes
+            && let Some(record) = self.records.pop_front()
+        {
+            freed += record.weight() as u64;
+            self.start = record.offset().0 + 1;
+            oldest.push(record);
+        }
+        self.bytes -= freed;
+        (oldest, freed)
+    }
+}
+
+fn no_partition() -> BackendError {
+    BackendError::new(BackendErrorKind::Refused, "memory", "finding a partition")
 }
 
 impl StoragePlugin for Memory {
@@ -161,9 +222,7 @@ impl StoragePlugin for Memory {
         if let Some(there) = catalog.topics.get(name) {
             return Ok(CreateTopic::AlreadyThere(there.clone()));
         }
-        let mut logs = self.logs.write();
-        let first = u32::try_from(logs.len()).expect("fewer partitions than u32 counts");
-        logs.extend((0..partitions).map(|_| Arc::<Mutex<Log>>::default()));
+        let first = self.more_logs(partitions);
         let info = TopicInfo {
             name: name.clone(),
             incarnation: crate::embedded::new_incarnation()?,
@@ -186,12 +245,11 @@ impl StoragePlugin for Memory {
     fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {
         let mut catalog = self.catalog.lock();
         let Some(info) = catalog.topics.get_mut(name) else { return Ok(None) };
-        let mut logs = self.logs.write();
-        while info.partitions.len() < partitions as usize {
-            let key = u32::try_from(logs.len()).expect("fewer partitions than u32 counts");
-            logs.push(Arc::default());
-            info.partitions.push(PartitionInfo { key, start: Offset(0), end: Offset(0) });
-        }
+        let there = u32::try_from(info.partitions.len()).expect("fewer partitions than u32 counts");
+        let added = partitions.saturating_sub(there);
+        let first = self.more_logs(added);
+        let added = (first..first + added).map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) });
+        info.partitions.extend(added);
         Ok(Some(info.clone()))
     }
 

@@ -57,12 +57,19 @@ impl Ring {
         self.records.push_back(record);
     }
 
-    fn pop(&mut self) -> usize {
-        let Some(record) = self.records.pop_front() else { return 0 };
+    fn pop(&mut self) -> Option<Arc<LogRecord>> {
+        let record = self.records.pop_front()?;
         self.complete_from = Some(Offset(record.offset().0 + 1));
-        record.weight()
+        Some(record)
     }
 }
+
+/// When the budget is passed this share of it is freed, so that not every append has to free something; at most
+/// [`MOST_FREED`] bytes.
+const FREED_SHARE: u64 = 64;
+const MOST_FREED: u64 = 256 << 10;
+/// So many records that were cached one after another in one partition leave together.
+const TOGETHER: u32 = 64;
 
 /// Told of every append to a partition, before its publisher is.
 type Announce = Box<dyn Fn(&Partition, &[Arc<LogRecord>]) + Send + Sync>;
@@ -112,7 +119,7 @@ impl Tail {
             partition.raise_end(end);
         }
         let taken = u32::try_from(count).expect("an append holds fewer records than that");
-        self.order.lock().push_back((partition.clone(), taken));
+        self.put_in_order(partition, taken);
         let total = self.bytes.fetch_add(weight as u64, Ordering::AcqRel) + weight as u64;
         if total > self.budget_bytes {
             self.evict();
@@ -125,11 +132,23 @@ impl Tail {
         self.bytes.load(Ordering::Acquire)
     }
 
+    fn put_in_order(&self, partition: &Arc<Partition>, records: u32) {
+        let mut order = self.order.lock();
+        match order.back_mut() {
+            Some((last, count)) if *count < TOGETHER && Arc::ptr_eq(last, partition) => *count += records,
+            _ => order.push_back((partition.clone(), records)),
+        }
+    }
+
     fn evict(&self) {
-        while self.bytes() > self.budget_bytes {
+        let enough = self.budget_bytes - (self.budget_bytes / FREED_SHARE).min(MOST_FREED);
+        while self.bytes() > enough {
             let Some((partition, count)) = self.order.lock().pop_front() else { return };
-            let mut ring = partition.ring.lock();
-            let freed: usize = (0..count).map(|_| ring.pop()).sum();
+            let left: Vec<Arc<LogRecord>> = {
+                let mut ring = partition.ring.lock();
+                (0..count).map_while(|_| ring.pop()).collect()
+            };
+            let freed: usize = left.iter().map(|record| record.weight()).sum();
             self.bytes.fetch_sub(freed as u64, Ordering::AcqRel);
         }
     }

@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use mesh_frame::{Incarnation, Offset, PartitionId, TopicName};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use crate::{LogRecord, PartitionInfo, TopicInfo, TopicRules, TopicSettings, cold::ColdChunks, tail::Ring};
 
@@ -18,7 +19,8 @@ use crate::{LogRecord, PartitionInfo, TopicInfo, TopicRules, TopicSettings, cold
 pub struct Topic {
     name: TopicName,
     incarnation: Incarnation,
-    partitions: RwLock<Arc<[Arc<Partition>]>>,
+    /// Read for every event: readers must not take turns.
+    partitions: ArcSwap<Vec<Arc<Partition>>>,
     turn: AtomicU64,
     configured: TopicRules,
     own: Mutex<TopicSettings>,
@@ -35,7 +37,7 @@ impl Topic {
         Arc::new(Self {
             name: info.name.clone(),
             incarnation: info.incarnation,
-            partitions: RwLock::new(partitions.into()),
+            partitions: ArcSwap::from_pointee(partitions),
             turn: AtomicU64::new(0),
             configured,
             own: Mutex::new(info.settings),
@@ -66,14 +68,14 @@ impl Topic {
         Duration::from_millis(self.dedup_window_ms.load(Ordering::Acquire))
     }
 
-    /// Takes in partitions that were added behind those it has. Gives the new ones.
+    /// Takes in partitions that were added behind those it has. Gives the new ones. One at a time.
     pub(crate) fn grow(&self, info: &TopicInfo) -> Vec<Arc<Partition>> {
-        let mut partitions = self.partitions.write();
+        let partitions = self.partitions();
         let behind = info.partitions.iter().enumerate().skip(partitions.len());
         let added: Vec<Arc<Partition>> =
             behind.map(|(id, of)| Partition::new(info, id, of, &self.dedup_window_ms)).collect();
         if !added.is_empty() {
-            *partitions = partitions.iter().chain(&added).cloned().collect();
+            self.partitions.store(Arc::new(partitions.iter().chain(&added).cloned().collect()));
         }
         added
     }
@@ -89,25 +91,25 @@ impl Topic {
     }
 
     /// Its partitions, in order.
-    pub fn partitions(&self) -> Arc<[Arc<Partition>]> {
-        self.partitions.read().clone()
+    pub fn partitions(&self) -> Arc<Vec<Arc<Partition>>> {
+        self.partitions.load_full()
     }
 
     /// The partition of that number.
     pub fn partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
-        self.partitions.read().get(id.0 as usize).cloned()
+        self.partitions.load().get(id.0 as usize).cloned()
     }
 
     /// The partition an event with this key goes to: always the same one while their number stays.
     pub fn partition_of_key(&self, key: &str) -> Arc<Partition> {
-        let partitions = self.partitions.read();
+        let partitions = self.partitions.load();
         let place = xxhash_rust::xxh3::xxh3_64(key.as_bytes()) % partitions.len() as u64;
         partitions[usize::try_from(place).expect("below the length")].clone()
     }
 
     /// The partition whose turn it is for an event without a key.
     pub fn next_partition(&self) -> Arc<Partition> {
-        let partitions = self.partitions.read();
+        let partitions = self.partitions.load();
         let place = self.turn.fetch_add(1, Ordering::Relaxed) % partitions.len() as u64;
         partitions[usize::try_from(place).expect("below the length")].clone()
     }

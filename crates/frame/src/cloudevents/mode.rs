@@ -26,7 +26,12 @@ impl ContentMode {
     pub fn of(content_type: Option<&str>, has_ce_specversion: bool) -> Result<Self, EventError> {
         let unsupported =
             |message: String| Err(EventError::new(EventErrorKind::UnsupportedMediaType, message));
-        let media_type = essence(content_type.unwrap_or_default()).to_ascii_lowercase();
+        let media_type = essence(content_type.unwrap_or_default());
+        // As nearly everybody spells it.
+        if media_type == "application/cloudevents+json" {
+            return Ok(Self::Structured);
+        }
+        let media_type = media_type.to_ascii_lowercase();
         match media_type.as_str() {
             "application/cloudevents+json" => Ok(Self::Structured),
             "application/cloudevents-batch+json" => Ok(Self::Batch),

@@ -27,9 +27,33 @@ use super::{
     watch::{InFlight, LOOK_AGAIN, Watch},
 };
 
-/// Where a request came from; in the extensions of every request.
-#[derive(Clone, Copy, Debug)]
-pub struct Remote(pub SocketAddr);
+/// Who is at the other end of a connection; in the extensions of each of its requests.
+#[derive(Clone, Debug)]
+pub struct Peer(Arc<AtOtherEnd>);
+
+#[derive(Debug)]
+struct AtOtherEnd {
+    remote: SocketAddr,
+    certificate: Option<Arc<CertificateNames>>,
+    tenants: ConnectionTenants,
+}
+
+impl Peer {
+    /// Its address.
+    pub fn remote(&self) -> SocketAddr {
+        self.0.remote
+    }
+
+    /// The certificate it showed.
+    pub(super) fn certificate(&self) -> Option<&CertificateNames> {
+        self.0.certificate.as_deref()
+    }
+
+    /// The tenants that the connection counts for.
+    pub(super) fn tenants(&self) -> &ConnectionTenants {
+        &self.0.tenants
+    }
+}
 
 /// Serves a connection until it ends, is told to, or runs out of patience.
 pub(super) async fn serve<S>(
@@ -42,8 +66,8 @@ pub(super) async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let tenants = ConnectionTenants::default();
-    let service = Watched { router, remote, certificate, tenants, watch: watch.clone() };
+    let peer = Peer(Arc::new(AtOtherEnd { remote, certificate, tenants: ConnectionTenants::default() }));
+    let service = Watched { router, peer, watch: watch.clone() };
     let mut connection = pin!(protocol.serve_connection_with_upgrades(TokioIo::new(socket), service));
     let mut timer = pin!(tokio::time::sleep(watch.left()));
     let mut finishing = false;
@@ -82,9 +106,7 @@ pub(super) async fn serve<S>(
 /// The router as hyper's service, with every request counted until its answer is written.
 struct Watched {
     router: Router,
-    remote: SocketAddr,
-    certificate: Option<Arc<CertificateNames>>,
-    tenants: ConnectionTenants,
+    peer: Peer,
     watch: Arc<Watch>,
 }
 
@@ -96,12 +118,7 @@ impl Service<hyper::Request<Incoming>> for Watched {
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let guard = self.watch.request(request.version() == Version::HTTP_2);
         let mut request: Request = request.map(Body::new);
-        let extensions = request.extensions_mut();
-        extensions.insert(Remote(self.remote));
-        extensions.insert(self.tenants.clone());
-        if let Some(certificate) = &self.certificate {
-            extensions.insert(certificate.clone());
-        }
+        request.extensions_mut().insert(self.peer.clone());
         // A router is always ready.
         let answer = self.router.clone().call(request);
         Answering { answer, guard: Some(guard) }

@@ -1,7 +1,5 @@
 //! The tenants that a connection is counted for: each once, from its first request until the connection ends.
 
-use std::sync::Arc;
-
 use mesh_base::Lease;
 use mesh_frame::TenantId;
 use parking_lot::Mutex;
@@ -9,9 +7,9 @@ use parking_lot::Mutex;
 /// A connection that is shared by this many tenants is somebody's proxy; it is counted for the latest of them.
 const MOST: usize = 64;
 
-/// In the extensions of every request of a connection. Dropped with it, the units go back.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ConnectionTenants(Arc<Mutex<Vec<Counted>>>);
+/// The tenants of one connection. Dropped with it, the units go back.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionTenants(Mutex<Vec<Counted>>);
 
 /// A tenant with the unit it holds.
 type Counted = (TenantId, Option<Lease>);
@@ -38,7 +36,10 @@ impl ConnectionTenants {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
 
     use super::*;
 

@@ -27,15 +27,14 @@ use http::{
 use mesh_base::{Lease, Stop};
 use mesh_frame::{ClientId, Event, TopicName};
 use mesh_gate::{
-    Action, Admitted, Caller, CertificateNames, Cost, Denied, Exceeded, Presented, Protocol, Resource,
-    SecurityGate, SignedHead, Verified,
+    Action, Admitted, Caller, Cost, Denied, Exceeded, Presented, Protocol, Resource, SecurityGate,
+    SignedHead, Verified,
 };
 
 use super::{
-    BodyLimits, Operation, Readiness, Remote,
+    BodyLimits, Operation, Peer, Readiness,
     answer::json,
     body::{BodyReader, discard},
-    connection_tenants::ConnectionTenants,
     errors::{ApiError, ErrorCode},
     origin, poll, publish,
     query::Query,
@@ -176,11 +175,12 @@ impl HttpEdge {
         if values.next().is_some() {
             return Err(ApiError::invalid("there is more than one Authorization header"));
         }
+        let peer = parts.extensions.get::<Peer>();
         let presented = Presented {
             authorization,
-            certificate: parts.extensions.get::<Arc<CertificateNames>>().map(|names| &**names),
+            certificate: peer.and_then(Peer::certificate),
             trace: parts.headers.get("traceparent").and_then(|trace| trace.to_str().ok()),
-            remote: parts.extensions.get::<Remote>().map(|remote| remote.0),
+            remote: peer.map(Peer::remote),
             protocol: Protocol::Http,
         };
         if origin::is_foreign(&parts.headers, self.cors_origins()) {
@@ -203,8 +203,8 @@ impl HttpEdge {
         if !self.gate().limits_connections(caller) {
             return Ok(());
         }
-        let Some(tenants) = parts.extensions.get::<ConnectionTenants>() else { return Ok(()) };
-        tenants
+        let Some(peer) = parts.extensions.get::<Peer>() else { return Ok(()) };
+        peer.tenants()
             .count(caller.tenant(), || self.gate().connection(caller, action))
             .map_err(|denied| ApiError { closes: true, ..self.denied(denied) })
     }
