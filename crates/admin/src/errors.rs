@@ -29,6 +29,8 @@ pub(crate) fn of_letters(interrupted: Interrupted) -> ApiError {
         }
         LettersError::StorageLow => ApiError::new(ErrorCode::StorageLow, ""),
         LettersError::TimedOut => ApiError::new(ErrorCode::StorageUnavailable, ""),
+        LettersError::Busy => ApiError::new(ErrorCode::Overloaded, ""),
+        LettersError::Ledger(_) => ApiError::new(ErrorCode::LedgerUnavailable, ""),
         LettersError::Stopping => ApiError::new(ErrorCode::NotReady, ""),
         LettersError::Topic(error) => error.into(),
         LettersError::Storage(error) => of_log(&error),

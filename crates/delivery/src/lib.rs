@@ -40,7 +40,9 @@ pub use group::{Group, Membership};
 pub use group_admin::{GroupMemberView, GroupView, LaneView};
 pub use groups::{Groups, MemberView, StartAt, Subscribe, SubscribeError, Subscribed};
 pub use lane::AckMode;
-pub use letters::{DeadLetters, Interrupted, LetterSelector, LettersError, REPLAY_GROUP, Replayed};
+pub use letters::{
+    DeadLetters, Interrupted, LetterSelector, LettersError, REPLAY_GROUP, REPLAY_POSITION, Replayed,
+};
 pub use mesh_state::{
     positions::EndReason,
     shared::{GroupId, GroupKind},

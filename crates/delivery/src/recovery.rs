@@ -44,6 +44,8 @@ pub struct Recovered {
     pub pending: usize,
     /// Positions nobody knew, removed.
     pub orphans: usize,
+    /// Dead letters that an interrupted replay had copied, removed.
+    pub replayed: usize,
 }
 
 impl Groups {
@@ -82,6 +84,7 @@ impl Groups {
             recovered.groups += 1;
         }
         recovered.orphans = self.forget_orphans(&known).await?;
+        recovered.replayed = self.dispatcher.settle_replays().await?;
         recovered.pending = self.dispatcher.pending_count();
         Ok(recovered)
     }

@@ -21,12 +21,19 @@ use crate::{
 pub struct FaultyMeta {
     inner: Arc<dyn MetaDriver>,
     partitioned: AtomicBool,
-    fail: Mutex<(usize, BackendErrorKind)>,
+    fail: Mutex<Failing>,
     lose_answers: AtomicUsize,
     hang: AtomicUsize,
     always_yes: AtomicBool,
     watches: Arc<Watches>,
     tasks: Tasks,
+}
+
+/// Which of the next writes fail.
+struct Failing {
+    spared: usize,
+    count: usize,
+    kind: BackendErrorKind,
 }
 
 #[derive(Default)]
@@ -41,7 +48,7 @@ impl FaultyMeta {
         Arc::new(Self {
             inner,
             partitioned: AtomicBool::new(false),
-            fail: Mutex::new((0, BackendErrorKind::Unavailable)),
+            fail: Mutex::new(Failing { spared: 0, count: 0, kind: BackendErrorKind::Unavailable }),
             lose_answers: AtomicUsize::new(0),
             hang: AtomicUsize::new(0),
             always_yes: AtomicBool::new(false),
@@ -57,7 +64,12 @@ impl FaultyMeta {
 
     /// The next `count` writes fail with `kind` and have no effect.
     pub fn fail_writes(&self, count: usize, kind: BackendErrorKind) {
-        *self.fail.lock() = (count, kind);
+        self.fail_writes_after(0, count, kind);
+    }
+
+    /// The next `spared` writes work, and `count` after them fail with `kind` and have no effect.
+    pub fn fail_writes_after(&self, spared: usize, count: usize, kind: BackendErrorKind) {
+        *self.fail.lock() = Failing { spared, count, kind };
     }
 
     /// The next `count` writes happen and are answered with `Unavailable`.
@@ -100,8 +112,12 @@ impl FaultyMeta {
 
     fn failure(&self) -> Option<BackendErrorKind> {
         let mut fail = self.fail.lock();
-        fail.0 = fail.0.checked_sub(1)?;
-        Some(fail.1)
+        if fail.spared > 0 {
+            fail.spared -= 1;
+            return None;
+        }
+        fail.count = fail.count.checked_sub(1)?;
+        Some(fail.kind)
     }
 
     async fn write<T>(

@@ -281,6 +281,12 @@ impl Lane {
         self.entries.get(&offset.0).is_some_and(|entry| entry.phase == Phase::Ending)
     }
 
+    /// Whether a delivery is about to end, by its dead letter or by an ack, and has not ended yet.
+    pub fn is_dying(&self, offset: Offset) -> bool {
+        let dying = |entry: &Entry| matches!(entry.phase, Phase::Condemned(_) | Phase::Ending);
+        self.entries.get(&offset.0).is_some_and(dying)
+    }
+
     /// Whether a delivery is outstanding, in any state.
     pub fn has(&self, offset: Offset) -> bool {
         self.entries.contains_key(&offset.0)

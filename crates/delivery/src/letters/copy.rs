@@ -1,17 +1,22 @@
 //! The copy of a dead letter that a replay appends, and who takes it.
 //!
 //! The copy carries [`REPLAY_GROUP`], which names one group by tenant, kind and name; every other group passes
-//! over it as over an event its filters do not want. Its lifetime starts anew with its acceptance.
+//! over it as over an event its filters do not want. [`REPLAY_POSITION`] says of which event it is, so that a copy
+//! whose making was interrupted is found in the log. Its lifetime starts anew with its acceptance.
 
 use mesh_base::UnixMillis;
 use mesh_frame::{Event, parse_timestamp};
-use mesh_state::shared::GroupId;
+use mesh_state::shared::{GroupId, ReplayedLetter};
 use mesh_storage::LogRecord;
 
 use crate::lane::Verdict;
 
 /// The attribute that says for which group a copy is. Only the server sets it.
 pub const REPLAY_GROUP: &str = "emreplaygroup";
+
+/// The attribute that says of which event a copy is: `<incarnation>-<partition>-<offset>`, as the row of the dead
+/// letter names it. Only the server sets it.
+pub const REPLAY_POSITION: &str = "emdlposition";
 
 /// The value of [`REPLAY_GROUP`] for a group: `tenant/kind/name`, in which `%` and `/` of the names are
 /// percent-encoded, so that groups that differ have values that differ.
@@ -20,10 +25,15 @@ pub(crate) fn group_tag(id: &GroupId) -> String {
     format!("{}/{}/{}", part(id.tenant.as_str()), id.kind.as_str(), part(id.name.as_str()))
 }
 
+/// The value of [`REPLAY_POSITION`] for a letter.
+pub(super) fn position_tag(letter: ReplayedLetter) -> String {
+    format!("{}-{}-{}", letter.incarnation.0, letter.partition.0, letter.offset.0)
+}
+
 /// A dead letter's body as it is appended again.
-pub(super) fn copy_for(body: &Event, group: &GroupId) -> Event {
+pub(super) fn copy_for(body: &Event, group: &GroupId, letter: ReplayedLetter) -> Event {
     body.without_attributes(|name| name.starts_with("emdl"))
-        .with_attributes(&[(REPLAY_GROUP, &group_tag(group))])
+        .with_attributes(&[(REPLAY_GROUP, &group_tag(group)), (REPLAY_POSITION, &position_tag(letter))])
 }
 
 /// What a replayed copy means for the group with this tag, apart from its filters; `None`: it is no copy.
@@ -54,7 +64,9 @@ fn expires_at(event: &Event, accepted_at_ms: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use mesh_frame::{EventBuilder, GroupName, Offset, Record, TenantId, TopicName};
+    use mesh_frame::{
+        EventBuilder, GroupName, Incarnation, Offset, PartitionId, Record, TenantId, TopicName,
+    };
     use mesh_state::shared::GroupKind;
 
     use super::*;
@@ -90,8 +102,16 @@ mod tests {
             let event =
                 event.with_attributes(&[("emdlreason", "rejected"), ("time", "1970-01-01T00:00:01Z")]);
             let id = group("a", GroupKind::LoadBalance, "b");
-            let event = copy_for(&event.with_attributes(attributes), &id);
+            let letter = ReplayedLetter {
+                incarnation: Incarnation(7),
+                partition: PartitionId(1),
+                offset: Offset(3),
+                body_incarnation: Incarnation(8),
+                body_offset: Offset(0),
+            };
+            let event = copy_for(&event.with_attributes(attributes), &id, letter);
             assert_eq!(event.attribute("emdlreason"), None);
+            assert_eq!(event.attribute(REPLAY_POSITION), Some("7-1-3"));
             LogRecord::new(Offset(0), Record { event, accepted_at_ms: 100_000 })
         };
         let verdict =

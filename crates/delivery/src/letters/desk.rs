@@ -1,10 +1,9 @@
-//! Whose turn it is, how fast, and which rows have a copy already.
+//! Whose turn it is, how fast, and what earlier turns left open.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use mesh_base::Clock;
-use mesh_state::shared::{DeadLetter, Stored};
-use parking_lot::Mutex;
+use mesh_state::shared::ReplayAttempt;
 use tokio::sync::OwnedMutexGuard;
 
 /// Copies a second, over all replays of the process.
@@ -12,19 +11,18 @@ const REPLAYS_A_SECOND: u64 = 1_000;
 
 /// One for the process.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
-    turn: Arc<tokio::sync::Mutex<Pace>>,
-    /// The stamps of rows whose copy is in the log while the row could not be removed.
-    copied: Mutex<HashSet<(String, u64)>>,
-}
+pub(crate) struct Desk(Arc<tokio::sync::Mutex<Turn>>);
 
-/// When the next copies may be made.
+/// What one turn hands to the next.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct Turn {
+    /// When the next copies may be made.
     next: Duration,
+    /// Attempts of which the log did not say whether it stored them, and which it does not show.
+    pub(super) unsure: Vec<ReplayAttempt>,
 }
 
-impl Pace {
+impl Turn {
     /// That many copies were made.
     pub(super) fn spent(&mut self, copies: usize, clock: &Clock) {
         let took = Duration::from_secs(1) * u32::try_from(copies).unwrap_or(u32::MAX)
@@ -34,33 +32,19 @@ impl Pace {
 }
 
 impl Desk {
-    /// Waits for a turn.
-    pub(super) async fn turn(&self) -> OwnedMutexGuard<Pace> {
-        self.turn.clone().lock_owned().await
+    /// Waits for a turn, at most that long; `None`: an earlier one is not finished.
+    pub(super) async fn turn(&self, patience: Duration) -> Option<OwnedMutexGuard<Turn>> {
+        tokio::time::timeout(patience, self.0.clone().lock_owned()).await.ok()
     }
 
-    /// Waits for a turn, and until copies may be made.
-    pub(super) async fn paced_turn(&self, clock: &Clock) -> OwnedMutexGuard<Pace> {
-        let turn = self.turn().await;
+    /// Waits for a turn likewise, and until copies may be made.
+    pub(super) async fn paced_turn(
+        &self,
+        patience: Duration,
+        clock: &Clock,
+    ) -> Option<OwnedMutexGuard<Turn>> {
+        let turn = self.turn(patience).await?;
         tokio::time::sleep(turn.next.saturating_sub(clock.elapsed())).await;
-        turn
+        Some(turn)
     }
-
-    /// Whether a row's copy is in the log.
-    pub(super) fn is_copied(&self, row: &Stored<DeadLetter>) -> bool {
-        self.copied.lock().contains(&stamp(row))
-    }
-
-    pub(super) fn copied(&self, row: &Stored<DeadLetter>) {
-        self.copied.lock().insert(stamp(row));
-    }
-
-    /// The row is gone, or its copy counts no longer.
-    pub(super) fn forget(&self, row: &Stored<DeadLetter>) {
-        self.copied.lock().remove(&stamp(row));
-    }
-}
-
-fn stamp(row: &Stored<DeadLetter>) -> (String, u64) {
-    (row.stamp.writer.clone(), row.stamp.counter)
 }

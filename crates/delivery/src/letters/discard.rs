@@ -14,19 +14,18 @@ impl DeadLetters {
         let mut after: Option<String> = None;
         loop {
             let at = |error| Interrupted { done: gone, error };
-            let turn = self.0.letters.turn().await;
+            let turn = self.0.letters.turn(self.0.limits.publish_timeout).await;
+            let turn = turn.ok_or_else(|| at(LettersError::Busy))?;
             let page = self.page(which, after.as_deref()).await.map_err(at)?;
             let rows = &page.rows[..page.rows.len().min(most - gone)];
+            self.0.await_ends(rows).await.map_err(at)?;
             let removals = rows.iter().map(|row| self.0.dead_letters.remove(row));
             let removals = futures_util::future::join_all(removals).await;
             drop(turn);
             let mut failed = None;
-            for (row, removed) in rows.iter().zip(removals) {
+            for removed in removals {
                 match removed {
-                    Ok(removed) => {
-                        gone += usize::from(matches!(removed, Removed::Removed(_)));
-                        self.0.letters.forget(row);
-                    }
+                    Ok(removed) => gone += usize::from(matches!(removed, Removed::Removed(_))),
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }

@@ -1,11 +1,14 @@
 //! What an operator does with dead letters: replay them to the group that failed, or discard them.
 //!
 //! [`DeadLetters`] is the handle. Replay and discard take turns, a page of rows at a time, so that two of them
-//! share out what is there instead of doing it twice; `docs/decisions` says why a row goes after its copy.
+//! share out what is there instead of doing it twice; `docs/decisions` says why a row goes after its copy, and how
+//! a copy is made once although the process may die in between.
 
 mod copy;
 mod desk;
 mod discard;
+mod dying;
+mod intent;
 mod replay;
 mod retention;
 mod time_index;
@@ -20,7 +23,7 @@ use mesh_state::{
 };
 use mesh_storage::TopicError;
 
-pub use copy::REPLAY_GROUP;
+pub use copy::{REPLAY_GROUP, REPLAY_POSITION};
 pub(crate) use copy::{group_tag, replay_verdict};
 pub(crate) use desk::Desk;
 pub(crate) use time_index::TimeIndex;
@@ -100,16 +103,23 @@ pub enum LettersError {
     /// The disk watermark stops every append.
     #[error("there is too little free space to replay")]
     StorageLow,
-    /// The log did not answer in time: the entries stay, and a copy of them may have been stored.
-    #[error("the log did not answer in time")]
+    /// The log did not answer in time. Once it does, what it stored is finished, and what it did not stays.
+    #[error("the log did not answer in time; what it stores is finished without another copy")]
     TimedOut,
+    /// An earlier replay or discard waits for the log or for Meta.
+    #[error("an earlier replay is still being finished")]
+    Busy,
+    /// The ledger of positions cannot write: what died is not written down as ended.
+    #[error("the delivery ledger cannot write: {0}")]
+    Ledger(String),
     /// The topic could not be used.
     #[error(transparent)]
     Topic(#[from] TopicError),
-    /// The log failed; the entries stay.
+    /// The log failed; the entries stay, or go without a second copy where it stored one all the same.
     #[error("{}", .0.chain())]
     Storage(BackendError),
-    /// The ledger of dead letters failed; entries that were copied go without a second copy next time.
+    /// The ledger of dead letters failed; entries that were copied go as soon as it works again, without a second
+    /// copy.
     #[error("{}", .0.chain())]
     Meta(BackendError),
     /// The process is stopping.

@@ -1,25 +1,30 @@
 //! Replay: a copy into the log for the group that failed, then the row goes.
 //!
-//! Whatever fails or ends in between leaves the row: nothing is lost, and only the death of the process between
-//! the two makes the same entry replay twice. A turn, once begun, is finished without whoever asked for it.
+//! What is about to be copied is written down before (see `intent`): whatever fails or ends in between, the death of
+//! the process included, no entry is lost and none is copied twice. A turn, once begun, is finished without whoever
+//! asked for it; while the log or Meta keeps it waiting, no other begins.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use mesh_base::BackendErrorKind;
+use mesh_base::{BackendError, BackendErrorKind, Backoff};
 use mesh_frame::Event;
-use mesh_state::shared::{DeadLetter, DeadLetterStore};
+use mesh_state::shared::{DeadLetter, DeadLetterStore, ReplayIntent, Stored};
 use mesh_storage::{AppendItem, Topic};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::{
-    DeadLetters, Interrupted, LetterRow, LetterSelector, LettersError, Replayed, copy::copy_for, desk::Pace,
+    DeadLetters, Interrupted, LetterRow, LetterSelector, LettersError, Replayed, copy::copy_for, desk::Turn,
+    intent,
 };
 use crate::dispatcher::Inner;
 
+/// So many attempts with an unknown end are remembered; more than that a log which fails does not make.
+const MOST_UNSURE: usize = 16;
+
 /// What one row is worth.
 enum Fate {
-    /// It is copied to this topic for the group with this number; without an event it was copied before.
-    Goes(Arc<Topic>, u64, Option<Event>),
+    /// It is copied to this topic for the group with this number.
+    Goes(Arc<Topic>, u64, Event),
     GroupGone,
     BodyGone,
 }
@@ -35,17 +40,23 @@ impl DeadLetters {
         let mut after: Option<String> = None;
         loop {
             let at = |error| Interrupted { done: total.replayed, error };
-            let turn = self.0.letters.paced_turn(&self.0.clock).await;
+            let patience = self.0.limits.publish_timeout;
+            let turn = self.0.letters.paced_turn(patience, &self.0.clock).await;
+            let mut turn = turn.ok_or_else(|| at(LettersError::Busy))?;
             if self.0.tasks.stop().is_signalled() {
                 return Err(at(LettersError::Stopping));
             }
             if self.0.storage.is_low() {
                 return Err(at(LettersError::StorageLow));
             }
+            // Before the rows are read: some of them may go.
+            self.0.settle_unsure(&mut turn).await.map_err(at)?;
             let page = self.page(which, after.as_deref()).await.map_err(at)?;
             let left = most - total.replayed;
-            let (done, answer) = oneshot::channel();
-            self.0.tasks.spawn("replay", turn_of(self.0.clone(), turn, page.rows, left, done));
+            let (told, answer) = oneshot::channel();
+            let took = Replayed::default();
+            let replaying = Replaying { inner: self.0.clone(), turn, took, told: Some(told) };
+            self.0.tasks.spawn("replay", replaying.run(page.rows, left));
             let (took, failed) = answer.await.map_err(|_| at(LettersError::Stopping))?;
             total.replayed += took.replayed;
             total.group_gone += took.group_gone;
@@ -92,41 +103,177 @@ impl DeadLetters {
     }
 }
 
-/// One turn, told to whoever waits for it.
-async fn turn_of(
+/// A turn at work.
+struct Replaying {
     inner: Arc<Inner>,
-    mut turn: tokio::sync::OwnedMutexGuard<Pace>,
-    rows: Vec<LetterRow>,
-    most: usize,
-    done: oneshot::Sender<(Replayed, Option<LettersError>)>,
-) {
-    let mut took = Replayed::default();
-    let failed = inner.replay_rows(&rows, most, &mut took).await.err();
-    turn.spent(took.replayed, &inner.clock);
-    drop(turn);
-    inner.signals.replayed.inc_by(took.replayed as u64);
-    if done.send((took, failed)).is_err() {
-        tracing::info!(replayed = took.replayed, "whoever asked for a replay has gone; it ends here");
+    turn: OwnedMutexGuard<Turn>,
+    took: Replayed,
+    /// Who asked for it, until they are told.
+    told: Option<oneshot::Sender<(Replayed, Option<LettersError>)>>,
+}
+
+impl Replaying {
+    async fn run(mut self, rows: Vec<LetterRow>, most: usize) {
+        let failed = self.replay(&rows, most).await.err();
+        let Self { inner, mut turn, took, told } = self;
+        turn.spent(took.replayed, &inner.clock);
+        drop(turn);
+        inner.signals.replayed.inc_by(took.replayed as u64);
+        if let Some(told) = told
+            && told.send((took, failed)).is_err()
+        {
+            tracing::info!(replayed = took.replayed, "whoever asked for a replay has gone; it ends here");
+        }
+    }
+
+    /// Tells whoever asked that the turn goes on without them.
+    fn tell(&mut self, failed: Option<LettersError>) {
+        if let Some(told) = self.told.take()
+            && told.send((self.took, failed)).is_err()
+        {
+            tracing::debug!("whoever asked for a replay has gone");
+        }
+    }
+
+    async fn replay(&mut self, rows: &[LetterRow], most: usize) -> Result<(), LettersError> {
+        let inner = self.inner.clone();
+        inner.await_ends(rows).await?;
+        let (mut going, mut items) = (Vec::new(), Vec::new());
+        let mut into: Option<Arc<Topic>> = None;
+        for row in rows {
+            if going.len() == most {
+                break;
+            }
+            match inner.fate_of(row).await? {
+                Fate::GroupGone => self.took.group_gone += 1,
+                Fate::BodyGone => self.took.body_gone += 1,
+                Fate::Goes(topic, number, event) => {
+                    going.push((row.clone(), number));
+                    let partition = match event.partition_key() {
+                        Some(key) => topic.partition_of_key(key),
+                        None => topic.next_partition(),
+                    };
+                    items.push(AppendItem { partition, event });
+                    into = Some(topic);
+                }
+            }
+        }
+        let Some(topic) = into else { return Ok(()) };
+        let attempt = intent::attempt(&topic, &going);
+        let mut attempts = self.turn.unsure.clone();
+        attempts.push(attempt.clone());
+        let intended = ReplayIntent { attempts, ..ReplayIntent::default() };
+        let intended = inner.dead_letters.intend(&inner.instance, intended).await;
+        let intended = intended.map_err(LettersError::Meta)?;
+        match self.append(items).await {
+            // What failed before it is certain not to come back.
+            Ok(()) => self.turn.unsure.clear(),
+            Err(error) => {
+                if self.turn.unsure.len() == MOST_UNSURE {
+                    self.turn.unsure.remove(0);
+                }
+                self.turn.unsure.push(attempt);
+                return Err(error);
+            }
+        }
+        self.finish(going, &intended).await;
+        Ok(())
+    }
+
+    /// Waits for the log for as long as it takes; whoever asked is told before that.
+    async fn append(&mut self, items: Vec<AppendItem>) -> Result<(), LettersError> {
+        let inner = self.inner.clone();
+        let appending = inner.storage.appended(inner.storage.append(items));
+        let mut appending = std::pin::pin!(appending);
+        let appended = match tokio::time::timeout(inner.limits.publish_timeout, &mut appending).await {
+            Ok(appended) => appended,
+            Err(_elapsed) => {
+                self.tell(Some(LettersError::TimedOut));
+                let stop = inner.tasks.stop();
+                tokio::select! {
+                    appended = appending => appended,
+                    () = stop.wait() => return Err(LettersError::Stopping),
+                }
+            }
+        };
+        appended.map(drop).map_err(LettersError::Storage)
+    }
+
+    /// Removes the rows whose copies are in the log, then what was written down about them; again and again until
+    /// both are gone. When the process stops before that, its next start does it.
+    async fn finish(&mut self, mut left: Vec<(LetterRow, u64)>, intended: &Stored<ReplayIntent>) {
+        let inner = self.inner.clone();
+        let (stop, mut failures) = (inner.tasks.stop(), 0);
+        let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5), 0.2);
+        while let Err(error) = self.remove(&mut left, intended).await {
+            tracing::warn!(error = %error.chain(), rows = left.len(), "a replay cannot be finished now; it is tried again");
+            // Without rows the replay is done as far as anybody sees.
+            self.tell((!left.is_empty()).then_some(LettersError::Meta(error)));
+            failures += 1;
+            tokio::select! {
+                () = tokio::time::sleep(backoff.random_delay(failures)) => {}
+                () = stop.wait() => return,
+            }
+        }
+    }
+
+    async fn remove(
+        &mut self,
+        left: &mut Vec<(LetterRow, u64)>,
+        intended: &Stored<ReplayIntent>,
+    ) -> Result<(), BackendError> {
+        // A group that was removed meanwhile does not take its copies: those rows stay.
+        let before = left.len();
+        left.retain(|(_, number)| self.inner.group(*number).is_some());
+        self.took.group_gone += before - left.len();
+        let removals = left.iter().map(|(row, _)| self.inner.dead_letters.remove(row));
+        let removals = futures_util::future::join_all(removals).await;
+        let (mut failed, mut removals) = (None, removals.into_iter());
+        left.retain(|_| match removals.next() {
+            Some(Err(error)) => {
+                failed = Some(error);
+                true
+            }
+            _ => {
+                self.took.replayed += 1;
+                false
+            }
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => self.inner.dead_letters.end_intent(&self.inner.instance, intended).await.map(drop),
+        }
     }
 }
 
 impl Inner {
+    /// Looks for what a log that failed may have stored all the same. Dropped while it runs, it is begun anew.
+    async fn settle_unsure(&self, turn: &mut Turn) -> Result<(), LettersError> {
+        let mut place = 0;
+        while let Some(attempt) = turn.unsure.get(place) {
+            let settled = self.settle_attempt(&self.instance, attempt).await.map_err(LettersError::Meta)?;
+            if settled.left == 0 {
+                turn.unsure.remove(place);
+            } else {
+                place += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether and how a row can be replayed now.
     async fn fate_of(&self, row: &LetterRow) -> Result<Fate, LettersError> {
         let letter = &row.record;
         let group = self.groups.read().by_id.get(&letter.group).cloned();
         let Some(group) = group else { return Ok(Fate::GroupGone) };
-        if self.letters.is_copied(row) {
-            return Ok(Fate::Goes(group.topic.clone(), group.number, None));
-        }
         let body = match self.body_of(letter).await {
             // One damaged body does not hold up the others; the row stays.
             Err(LettersError::Storage(error)) if error.kind() == BackendErrorKind::Corrupt => None,
             body => body?,
         };
         let Some(body) = body else { return Ok(Fate::BodyGone) };
-        let event = copy_for(&body, &letter.group);
-        Ok(Fate::Goes(group.topic.clone(), group.number, Some(event)))
+        let event = copy_for(&body, &letter.group, letter.into());
+        Ok(Fate::Goes(group.topic.clone(), group.number, event))
     }
 
     async fn body_of(&self, letter: &DeadLetter) -> Result<Option<Event>, LettersError> {
@@ -137,63 +284,5 @@ impl Inner {
         };
         let record = self.storage.record(&partition, place.offset).await.map_err(LettersError::Storage)?;
         Ok(record.map(|record| record.record().event.clone()))
-    }
-
-    async fn replay_rows(
-        &self,
-        rows: &[LetterRow],
-        most: usize,
-        took: &mut Replayed,
-    ) -> Result<(), LettersError> {
-        let mut going: Vec<(&LetterRow, u64)> = Vec::new();
-        let mut items = Vec::new();
-        for row in rows {
-            if going.len() == most {
-                break;
-            }
-            match self.fate_of(row).await? {
-                Fate::GroupGone => took.group_gone += 1,
-                Fate::BodyGone => took.body_gone += 1,
-                Fate::Goes(topic, number, event) => {
-                    going.push((row, number));
-                    items.extend(event.map(|event| {
-                        let partition = match event.partition_key() {
-                            Some(key) => topic.partition_of_key(key),
-                            None => topic.next_partition(),
-                        };
-                        AppendItem { partition, event }
-                    }));
-                }
-            }
-        }
-        if !items.is_empty() {
-            let append = self.storage.append(items);
-            let appended =
-                tokio::time::timeout(self.limits.publish_timeout, self.storage.appended(append)).await;
-            appended.map_err(|_| LettersError::TimedOut)?.map_err(LettersError::Storage)?;
-            for (row, _) in &going {
-                self.letters.copied(row);
-            }
-        }
-        // A group that was removed meanwhile does not take its copies: those rows stay.
-        let (going, gone): (Vec<_>, Vec<_>) =
-            going.into_iter().partition(|(_, number)| self.group(*number).is_some());
-        for (row, _) in gone {
-            took.group_gone += 1;
-            self.letters.forget(row);
-        }
-        let removals = going.iter().map(|(row, _)| self.dead_letters.remove(row));
-        let removals = futures_util::future::join_all(removals).await;
-        let mut failed = None;
-        for ((row, _), removed) in going.iter().zip(removals) {
-            match removed {
-                Ok(_) => {
-                    took.replayed += 1;
-                    self.letters.forget(row);
-                }
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        failed.map_or(Ok(()), |error| Err(LettersError::Meta(error)))
     }
 }

@@ -85,7 +85,6 @@ impl DeadLetters {
         for some in rows.chunks(AT_ONCE) {
             let removals = some.iter().map(|row| self.0.dead_letters.remove(row));
             futures_util::future::try_join_all(removals).await?;
-            some.iter().for_each(|row| self.0.letters.forget(row));
         }
         Ok(rows.len())
     }

@@ -9,14 +9,14 @@ use std::{
 };
 
 use mesh_delivery::{
-    AckMode, AskedSettings, HandOutTerms, Mode, PollError, Receiver, SettleOutcome, StartAt, Subscribe,
+    AckMode, AskedSettings, HandOutTerms, Mode, PollError, Receiver, SettleOutcome, Subscribe,
     SubscribeError, Subscribed,
 };
 use mesh_frame::{GroupName, TenantId, TopicName};
 use tokio::task::JoinSet;
 
 use crate::{
-    rig::{Got, Rig, anybody, client, events, got, tenant, topic},
+    rig::{Got, Rig, anybody, client, events, got, request, tenant, topic},
     streams::Reader,
 };
 
@@ -58,22 +58,6 @@ fn named(name: &str, terms: &Arc<Terms>) -> Receiver {
 }
 
 impl Rig {
-    fn asked(&self, name: &str, topic: &str) -> Subscribe {
-        Subscribe {
-            tenant: tenant(),
-            client: client(name),
-            topic: TopicName::new(topic).expect("a legal name"),
-            mode: Mode::LoadBalance,
-            group: None,
-            asked: AskedSettings::default(),
-            max_in_flight: None,
-            start: StartAt::Latest,
-            principal: None,
-            over_others: false,
-            most_of_tenant: None,
-        }
-    }
-
     async fn subscribe_as(
         &self,
         principal: Option<&str>,
@@ -82,7 +66,11 @@ impl Rig {
         most_of_tenant: Option<u64>,
     ) -> Result<Subscribed, SubscribeError> {
         let principal = principal.map(str::to_owned);
-        let request = Subscribe { principal, most_of_tenant, ..self.asked(name, topic) };
+        let request = Subscribe {
+            principal,
+            most_of_tenant,
+            ..request(name, TopicName::new(topic).expect("a legal name"))
+        };
         self.groups.subscribe(request).await
     }
 
@@ -382,7 +370,7 @@ async fn a_tenant_that_parks_all_it_can_leaves_room_for_others() {
     let rig = Rig::with_total(20_000, 100, 1).await;
     let other = TenantId::new("other").expect("a legal name");
     rig.subscribe_as(None, "hog", "t", None).await.expect("subscribed");
-    let request = Subscribe { tenant: other.clone(), client: client("quiet"), ..rig.asked("quiet", "t") };
+    let request = Subscribe { tenant: other.clone(), client: client("quiet"), ..request("quiet", topic()) };
     rig.groups.subscribe(request).await.expect("subscribed");
     rig.publish_ids(0..300).await;
     let mut parked = 0;
@@ -409,7 +397,11 @@ async fn groups_that_wait_without_members_are_among_what_a_tenant_may_have() {
     let rig = Rig::new().await;
     let subscribe = async |name: &str, group: &str, topic: &str| {
         let group = Some(GroupName::new(group).expect("a legal name"));
-        let request = Subscribe { group, most_of_tenant: Some(3), ..rig.asked(name, topic) };
+        let request = Subscribe {
+            group,
+            most_of_tenant: Some(3),
+            ..request(name, TopicName::new(topic).expect("a legal name"))
+        };
         rig.groups.subscribe(request).await
     };
     for n in 0..3 {

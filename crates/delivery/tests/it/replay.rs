@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use mesh_base::BackendErrorKind;
-use mesh_delivery::{AskedSettings, LetterSelector, LettersError, Mode, REPLAY_GROUP, Replayed};
-use mesh_frame::{EventBuilder, GroupName};
-use mesh_storage::faulty::Fault;
+use mesh_delivery::{
+    AskedSettings, EndReason, GroupId, GroupKind, GroupSelector, LetterSelector, LettersError, Mode,
+    REPLAY_GROUP, REPLAY_POSITION, Replayed, StartAt,
+};
+use mesh_frame::{EventBuilder, GroupName, InstanceId, Offset, PartitionId};
+use mesh_state::shared::{DeadLetter, DeadLetterBody, Unknown};
+use mesh_storage::{AppendItem, faulty::Fault};
 
-use crate::rig::{Got, Rig, anybody, client, event, events, quick, topic};
+use crate::rig::{Got, Rig, anybody, client, event, events, quick, tenant, topic};
 
 fn all() -> LetterSelector {
     LetterSelector::of(topic())
@@ -77,6 +81,8 @@ async fn a_replay_goes_to_the_group_that_failed_alone_and_starts_anew() {
     assert_eq!((copy.id(), delivery.attempt), ("1", 1));
     assert_eq!(copy.attribute(REPLAY_GROUP), Some("default/lb/default"));
     assert_eq!(copy.attribute("emdlreason"), None);
+    let position = copy.attribute(REPLAY_POSITION).expect("it says of which event it is");
+    assert!(position.ends_with("-0-0"), "{position}");
     for other in ["d", "default"] {
         assert_eq!(rig.poll(other, 10, 50).await.len(), 0, "{other} is not the group that failed");
     }
@@ -127,21 +133,22 @@ async fn parallel_replays_share_out_the_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_fails_leaves_the_entries_and_a_lost_answer_copies_twice_at_worst() {
+async fn a_log_that_fails_leaves_the_entries_and_what_it_stored_all_the_same_counts() {
     let rig = Rig::new().await;
     rig.subscribe("c", Mode::LoadBalance, once()).await;
     rig.publish_ids(0..1).await;
     kill(&rig, "c", 1).await;
     let handle = rig.dispatcher.letters();
-    rig.log.fail_appends([Fault::Fail(BackendErrorKind::Full), Fault::LoseAnswer]);
-    for _ in 0..2 {
+    let full = Fault::Fail(BackendErrorKind::Full);
+    rig.log.fail_appends([full, full, Fault::LoseAnswer]);
+    for _ in 0..3 {
         let failed = handle.replay(&all(), 10).await.expect_err("the log fails");
         assert!(matches!(failed.error, LettersError::Storage(_)), "{failed}");
         assert_eq!((failed.done, letters(&rig).await), (0, 1));
     }
-    assert_eq!(handle.replay(&all(), 10).await.expect("replayed"), replayed(1));
-    let got = receive(&rig, "c", 2).await;
-    assert_eq!(events(&got), ["0", "0"], "the copy whose answer was lost, and the one that counts");
+    assert_eq!(handle.replay(&all(), 10).await.expect("nothing is left to copy"), replayed(0));
+    assert_eq!((receive(&rig, "c", 1).await.len(), letters(&rig).await), (1, 0));
+    assert_eq!(rig.poll("c", 10, 200).await.len(), 0, "the copy whose answer was lost is the only one");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,14 +158,168 @@ async fn a_row_that_cannot_be_removed_is_not_copied_again() {
     rig.publish_ids(0..1).await;
     kill(&rig, "c", 1).await;
     let handle = rig.dispatcher.letters();
-    // Browse only reads: the first write is the removal of the row.
     rig.meta.fail_writes(1, BackendErrorKind::Unavailable);
+    let failed = handle.replay(&all(), 10).await.expect_err("nothing could be written down");
+    assert!(matches!(failed.error, LettersError::Meta(_)), "{failed}");
+    assert_eq!(rig.poll("c", 10, 100).await.len(), 0, "so nothing was copied");
+    // The intent is written, the row is not removed.
+    rig.meta.fail_writes_after(1, 3, BackendErrorKind::Unavailable);
     let failed = handle.replay(&all(), 10).await.expect_err("Meta fails");
     assert!(matches!(failed.error, LettersError::Meta(_)), "{failed}");
+    // It waits until the first is finished.
+    assert_eq!(handle.replay(&all(), 10).await.expect("nothing is left"), replayed(0));
+    assert_eq!((letters(&rig).await, receive(&rig, "c", 1).await.len()), (0, 1));
+    assert_eq!(rig.poll("c", 10, 200).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_hangs_holds_up_replays_and_nothing_else() {
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, once()).await;
+    rig.publish_ids(0..1).await;
+    kill(&rig, "c", 1).await;
+    let handle = rig.dispatcher.letters();
+    rig.log.fail_appends([Fault::Hang]);
+    let failed = handle.replay(&all(), 10).await.expect_err("the log does not answer");
+    assert!(matches!(failed.error, LettersError::TimedOut), "{failed}");
+    let failed = handle.replay(&all(), 10).await.expect_err("the first is not decided");
+    assert!(matches!(failed.error, LettersError::Busy), "{failed}");
+    let failed = handle.discard(&all(), 10).await.expect_err("the first is not decided");
+    assert!(matches!(failed.error, LettersError::Busy), "{failed}");
+    rig.publish_ids(1..2).await;
     assert_eq!(receive(&rig, "c", 1).await.len(), 1);
-    assert_eq!(letters(&rig).await, 1, "the row is still there");
-    assert_eq!(handle.replay(&all(), 10).await.expect("replayed"), replayed(1));
-    assert_eq!((letters(&rig).await, rig.poll("c", 10, 200).await.len()), (0, 0));
+    assert_eq!(letters(&rig).await, 1);
+}
+
+/// Where the process dies within a replay of a page of rows.
+#[derive(Clone, Copy, Debug)]
+enum Dies {
+    /// The intent is written, nothing is copied.
+    BeforeTheCopies,
+    /// The copies are in the log, all rows are there.
+    AfterTheCopies,
+    /// Some rows are gone.
+    AmongTheRows,
+    /// All rows are gone, the intent stands.
+    AfterTheRows,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_dies_within_a_replay_copies_each_entry_once() {
+    for dies in [Dies::BeforeTheCopies, Dies::AfterTheCopies, Dies::AmongTheRows, Dies::AfterTheRows] {
+        let rig = Rig::with(20_000, 3).await;
+        rig.subscribe("c", Mode::LoadBalance, once()).await;
+        rig.publish_ids(0..40).await;
+        kill(&rig, "c", 40).await;
+        match dies {
+            Dies::BeforeTheCopies => rig.log.fail_appends([Fault::Hang]),
+            Dies::AfterTheCopies => rig.meta.fail_writes_after(1, 1_000, BackendErrorKind::Unavailable),
+            Dies::AmongTheRows => rig.meta.fail_writes_after(16, 1_000, BackendErrorKind::Unavailable),
+            Dies::AfterTheRows => rig.meta.fail_writes_after(41, 1_000, BackendErrorKind::Unavailable),
+        }
+        let asked = rig.dispatcher.letters().replay(&all(), 100).await;
+        assert_eq!(asked.is_ok(), matches!(dies, Dies::AfterTheRows), "{dies:?}: {asked:?}");
+        // The group goes on meanwhile, so that the copies are not at the end of the log.
+        rig.publish_ids(100..110).await;
+        rig.meta.fail_writes(0, BackendErrorKind::Unavailable);
+        let (rig, recovered) = rig.restart().await;
+        let (left, settled) = match dies {
+            Dies::BeforeTheCopies => (40, 0),
+            Dies::AfterTheCopies => (0, 40),
+            Dies::AmongTheRows => (0, 25),
+            Dies::AfterTheRows => (0, 0),
+        };
+        assert_eq!((letters(&rig).await, recovered.replayed), (left, settled), "{dies:?}");
+        let again = rig.dispatcher.letters().replay(&all(), 100).await.expect("replayed");
+        assert_eq!(again, replayed(left), "{dies:?}");
+        let mut got: Vec<u32> =
+            receive(&rig, "c", 50).await.iter().map(|got| got.event.parse().expect("a number")).collect();
+        got.sort_unstable();
+        assert_eq!(got, (0..40).chain(100..110).collect::<Vec<_>>(), "{dies:?}");
+        assert_eq!(rig.poll("c", 10, 50).await.len(), 0, "{dies:?}");
+        let (rig, recovered) = rig.restart().await;
+        assert_eq!((recovered.replayed, letters(&rig).await), (0, 0), "{dies:?}: no intent is left");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_of_a_later_death_is_not_taken_for_one_that_was_replayed() {
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, once()).await;
+    rig.publish_ids(0..1).await;
+    kill(&rig, "c", 1).await;
+    // The row goes, what was written down about it stands.
+    rig.meta.fail_writes_after(2, 1_000, BackendErrorKind::Unavailable);
+    assert_eq!(rig.dispatcher.letters().replay(&all(), 10).await.expect("replayed"), replayed(1));
+    rig.meta.fail_writes(0, BackendErrorKind::Unavailable);
+    // The same event, and its copy, die once more.
+    let name = GroupName::new("default").expect("legal");
+    let which = GroupSelector { tenant: tenant(), topic: topic(), name, kind: None };
+    rig.groups.seek(&which, &StartAt::Earliest, false).await.expect("sought");
+    kill(&rig, "c", 2).await;
+    assert_eq!(letters(&rig).await, 2);
+    let (rig, recovered) = rig.restart().await;
+    assert_eq!((recovered.replayed, letters(&rig).await), (0, 2));
+    assert_eq!(rig.dispatcher.letters().replay(&all(), 10).await.expect("replayed"), replayed(2));
+    assert_eq!(receive(&rig, "c", 2).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_whose_delivery_has_not_ended_waits_for_that() {
+    let rig = Rig::without_undertaker(20_000, 1_000_000, 1).await;
+    rig.subscribe("c", Mode::LoadBalance, once()).await;
+    rig.publish_ids(0..1).await;
+    assert_eq!(rig.poll("c", 1, 2_000).await.len(), 1);
+    // As a process leaves it that dies after the row is written and before the delivery has ended.
+    let body = rig.storage.ensure_topic(&topic().dead_letter(), true, Some(1)).await.expect("a topic");
+    let partition = body.partition(PartitionId(0)).expect("a partition");
+    let items = vec![AppendItem { partition, event: event("0", None) }];
+    rig.storage.appended(rig.storage.append(items)).await.expect("stored");
+    let group = GroupId {
+        tenant: tenant(),
+        topic: topic(),
+        kind: GroupKind::LoadBalance,
+        name: GroupName::new("default").expect("legal"),
+    };
+    let row = DeadLetter {
+        group,
+        incarnation: rig.storage.topic(&topic()).expect("there").incarnation(),
+        partition: PartitionId(0),
+        offset: Offset(0),
+        reason: EndReason::AttemptsExhausted,
+        attempts: 1,
+        last_error: String::new(),
+        first_ms: 1,
+        last_ms: 1,
+        dead_at_ms: rig.clock.now().0,
+        event_id: "0".to_owned(),
+        source: "/test".to_owned(),
+        body: DeadLetterBody {
+            topic: topic().dead_letter(),
+            incarnation: body.incarnation(),
+            partition: PartitionId(0),
+            offset: Offset(0),
+        },
+        instance: InstanceId::new("one").expect("legal"),
+        unknown: Unknown::default(),
+    };
+    rig.record_dead(row).await;
+    rig.until("its lock ran out", || {
+        rig.dispatcher.clients(&topic()).iter().map(|client| client.pending).sum::<usize>() == 1
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let handle = rig.dispatcher.letters();
+    let (which, undertaker) = (all(), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(letters(&rig).await, 1, "the replay waits");
+        rig.start_undertaker();
+    });
+    let (done, ()) = tokio::join!(handle.replay(&which, 10), undertaker);
+    assert_eq!(done.expect("replayed"), replayed(1));
+    rig.until("nothing is condemned", || rig.dispatcher.pending_count() == 0).await;
+    assert_eq!((letters(&rig).await, receive(&rig, "c", 1).await.len()), (0, 1));
+    assert_eq!(rig.poll("c", 10, 100).await.len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,16 +5,20 @@ use std::{sync::Arc, time::Duration};
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
     Answer, AskedSettings, Delivery, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups,
-    Mode, Receiver, ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
+    Mode, Receiver, Recovered, ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
 };
 use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
 use mesh_meta::{MetaStore, faulty::FaultyMeta, memory::MemoryMeta};
 use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
-    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
+    shared::{
+        ClusterSubscriptionStore, DeadLetter, DeadLetterKeys, DeadLetterStore, MetaBackedDeadLetterStore,
+        Writer,
+    },
 };
 use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, TopicRules, faulty::Faulty};
+use parking_lot::Mutex;
 
 /// Everything a test needs.
 pub(crate) struct Rig {
@@ -25,8 +29,22 @@ pub(crate) struct Rig {
     pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) groups: Groups,
     signals: DeliverySignals,
-    _tasks: Tasks,
-    _folder: tempfile::TempDir,
+    tasks: Tasks,
+    listener: Arc<Mutex<Option<ReliableDispatcher>>>,
+    limits: DeliveryLimits,
+    folder: tempfile::TempDir,
+}
+
+/// What outlives a process.
+struct Lasting {
+    clock: Clock,
+    storage: Storage,
+    log: Arc<Faulty>,
+    meta: Arc<FaultyMeta>,
+    limits: DeliveryLimits,
+    /// Who is told of appends.
+    listener: Arc<Mutex<Option<ReliableDispatcher>>>,
+    folder: tempfile::TempDir,
 }
 
 /// How long anything in these tests may take.
@@ -69,16 +87,49 @@ impl Rig {
     }
 
     pub(crate) async fn with_total(outstanding: usize, outstanding_total: usize, partitions: u32) -> Self {
+        let rig = Self::without_undertaker(outstanding, outstanding_total, partitions).await;
+        rig.start_undertaker();
+        rig
+    }
+
+    /// Where what is condemned stays so until [`Rig::start_undertaker`].
+    pub(crate) async fn without_undertaker(
+        outstanding: usize,
+        outstanding_total: usize,
+        partitions: u32,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
+        let clock = Clock::system();
         let (tail, announcements) = Storage::tail(4 << 20);
-        let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &signals))));
+        let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &Signals::new()))));
         let limits = StorageLimits { partitions, topics: 100, rules: TopicRules::default() };
         let storage = Storage::new(log.clone(), tail, limits, None, &Signals::new()).expect("topics");
-        let path = folder.path().to_owned();
-        let positions =
-            Arc::new(Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions"));
         let meta = FaultyMeta::new(Arc::new(MemoryMeta::new()));
+        let listener: Arc<Mutex<Option<ReliableDispatcher>>> = Arc::default();
+        let told = listener.clone();
+        announcements.listen(Box::new(move |topic, records| {
+            let dispatcher = told.lock().clone();
+            if let Some(dispatcher) = dispatcher {
+                dispatcher.appended(topic, records);
+            }
+        }));
+        let limits = DeliveryLimits {
+            outstanding,
+            outstanding_total,
+            subscriptions_per_client: 10,
+            answer_bytes: 8 << 20,
+            stream_unread: Duration::from_secs(3),
+            publish_timeout: Duration::from_secs(2),
+        };
+        Self::over(Lasting { clock, storage, log, meta, limits, listener, folder }).await
+    }
+
+    /// The process over what outlives it.
+    async fn over(lasting: Lasting) -> Self {
+        let Lasting { clock, storage, log, meta, limits, listener, folder } = lasting;
+        let (signals, path) = (Signals::new(), folder.path().to_owned());
+        let positions =
+            Positions::open(&PositionsSettings { path }, &Machine::default(), &signals).expect("positions");
         let store = MetaStore::new(meta.clone(), clock, &signals).with_time_limit(Duration::from_millis(300));
         let instance = InstanceId::new("one").expect("a legal name");
         let writer = Writer::new(&instance);
@@ -88,27 +139,18 @@ impl Rig {
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
-            positions,
+            positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),
             topology: DeliveryTopology::LocalStickyPull,
             instance,
-            limits: DeliveryLimits {
-                outstanding,
-                outstanding_total,
-                subscriptions_per_client: 10,
-                answer_bytes: 8 << 20,
-                stream_unread: Duration::from_secs(3),
-                publish_timeout: Duration::from_secs(2),
-            },
+            limits,
             signals: delivery.clone(),
             stream_tasks: tasks.clone(),
         });
         let groups = Groups::new(dispatcher.clone(), subscriptions, true);
-        let told = dispatcher.clone();
-        announcements.listen(Box::new(move |topic, records| told.appended(topic, records)));
+        *listener.lock() = Some(dispatcher.clone());
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
-        tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
         Self {
             clock,
             storage,
@@ -117,9 +159,38 @@ impl Rig {
             dispatcher,
             groups,
             signals: delivery,
-            _tasks: tasks,
-            _folder: folder,
+            tasks,
+            listener,
+            limits,
+            folder,
         }
+    }
+
+    pub(crate) fn start_undertaker(&self) {
+        let undertaker = self.dispatcher.clone().bury_the_condemned(self.tasks.stop());
+        self.tasks.spawn("undertaker", undertaker);
+    }
+
+    /// Writes the row of a dead letter as the undertaker does.
+    pub(crate) async fn record_dead(&self, row: DeadLetter) {
+        let store = MetaStore::new(self.meta.clone(), self.clock, &Signals::new());
+        let letters =
+            MetaBackedDeadLetterStore::new(&store, &Writer::new(&row.instance), DeadLetterKeys::OneForAll);
+        letters.record(row).await.expect("recorded");
+    }
+
+    /// Ends the process whatever it is at, and starts it again over the same log, Meta and positions.
+    pub(crate) async fn restart(self) -> (Self, Recovered) {
+        let Self { clock, storage, log, meta, dispatcher, groups, tasks, listener, limits, folder, .. } =
+            self;
+        dispatcher.flush().await;
+        assert!(tasks.shut_down(DEADLINE).await, "its tasks end");
+        *listener.lock() = None;
+        drop((dispatcher, groups, tasks));
+        let rig = Self::over(Lasting { clock, storage, log, meta, limits, listener, folder }).await;
+        let recovered = rig.groups.recover().await.expect("recovered");
+        rig.start_undertaker();
+        (rig, recovered)
     }
 
     pub(crate) async fn subscribe(&self, name: &str, mode: Mode, asked: AskedSettings) -> Subscribed {
@@ -198,7 +269,8 @@ impl Rig {
     }
 }
 
-fn request(name: &str, topic: TopicName) -> Subscribe {
+/// What a member of the shared group of a topic asks for.
+pub(crate) fn request(name: &str, topic: TopicName) -> Subscribe {
     Subscribe {
         tenant: tenant(),
         client: client(name),

@@ -34,6 +34,7 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
         groups = recovered.groups,
         pending = recovered.pending,
         orphans = recovered.orphans,
+        replayed = recovered.replayed,
         "recovered"
     );
     let listening = built.dispatcher.clone();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::positions::EndReason;
 
-use super::{GroupId, Removed, SharedRecord, Stored, Unknown, keys, record};
+use super::{GroupId, Removed, ReplayIntent, ReplayedLetter, SharedRecord, Stored, Unknown, keys, record};
 
 /// What a row is about: one event of a group's topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -146,6 +146,9 @@ pub struct DeadLetterPage {
     pub next: Option<String>,
 }
 
+/// What an instance wrote down about its replays.
+pub type StoredIntent = (InstanceId, Arc<Stored<ReplayIntent>>);
+
 /// The dead-letter ledger, as all instances see it.
 ///
 /// # Errors
@@ -169,6 +172,32 @@ pub trait DeadLetterStore: Send + Sync {
         &'a self,
         expected: &'a Stored<DeadLetter>,
     ) -> BoxFuture<'a, Result<Removed<DeadLetter>, BackendError>>;
+
+    /// The row of a letter that an instance was about to replay, if that very row is still there.
+    fn find<'a>(
+        &'a self,
+        instance: &'a InstanceId,
+        group: &'a GroupId,
+        letter: ReplayedLetter,
+    ) -> BoxFuture<'a, Result<Option<Arc<Stored<DeadLetter>>>, BackendError>>;
+
+    /// Writes down what replays of an instance are about to copy, in the place of what it wrote before. Durable
+    /// when it returns; an error says that it may be there.
+    fn intend<'a>(
+        &'a self,
+        instance: &'a InstanceId,
+        intent: ReplayIntent,
+    ) -> BoxFuture<'a, Result<Arc<Stored<ReplayIntent>>, BackendError>>;
+
+    /// Every intent that stands, with its instance.
+    fn intents(&self) -> BoxFuture<'_, Result<Vec<StoredIntent>, BackendError>>;
+
+    /// Removes an intent whose end is written down, unless another is there.
+    fn end_intent<'a>(
+        &'a self,
+        instance: &'a InstanceId,
+        expected: &'a Stored<ReplayIntent>,
+    ) -> BoxFuture<'a, Result<Removed<ReplayIntent>, BackendError>>;
 
     /// How many rows a topic has, of every tenant. Reads all of them.
     fn count<'a>(&'a self, topic: &'a TopicName) -> BoxFuture<'a, Result<u64, BackendError>>;

@@ -5,6 +5,7 @@
 //! | `/em/subs/<tenant>/<topic>/<kind>/<group>/<client>` | a membership |
 //! | `/em/groups/<tenant>/<topic>/<kind>/<group>` | a group |
 //! | `/em/dlq/<tenant>/<topic>/<kind>/<group>/[<instance>/]<incarnation>-<partition>-<offset>` | a dead letter |
+//! | `/em/replays/<instance>` | what replays of an instance are about to copy |
 //! | `/em/tasks/<task>` | a task |
 //! | `/em/ratelimit/rules` | the rates of topics |
 //! | `/em/agents/<agent>`, `/em/bindings/<client>`, `/em/sessions/<session>` | sessions |
@@ -23,6 +24,8 @@ pub(crate) const SUBSCRIPTIONS: &str = "/em/subs/";
 pub(crate) const GROUPS: &str = "/em/groups/";
 /// Where dead letters are.
 pub(crate) const DEAD_LETTERS: &str = "/em/dlq/";
+/// Where the intents of replays are.
+pub(crate) const REPLAYS: &str = "/em/replays/";
 /// Where tasks are.
 pub(crate) const TASKS: &str = "/em/tasks/";
 /// Where the rates of topics are.

@@ -3,17 +3,19 @@
 //! Keys start with the tenant. Whoever asks for a topic of every tenant is led from one tenant's keys to the
 //! next tenant's by one small read each; nobody reads the rows of other topics.
 
+use std::sync::Arc;
+
 use mesh_base::BackendError;
-use mesh_frame::{TenantId, TopicName};
+use mesh_frame::{InstanceId, TenantId, TopicName};
 use mesh_meta::{BoxFuture, MetaStore, Page};
 
 use super::{
-    Created, DeadLetter, DeadLetterId, DeadLetterPage, DeadLetterScope, DeadLetterStore, Recorded, Removed,
-    Stored, Writer, keys, records::Records,
+    Created, DeadLetter, DeadLetterId, DeadLetterPage, DeadLetterScope, DeadLetterStore, GroupId, Recorded,
+    Removed, ReplayIntent, ReplayedLetter, Stored, StoredIntent, Writer, keys, records::Records,
 };
 
-/// How many rows are counted with one read.
-const COUNT_PAGE: usize = 1_000;
+/// How many records are read at once where all are.
+const ALL_PAGE: usize = 1_000;
 
 /// Whether instances share their positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,27 +30,33 @@ pub enum DeadLetterKeys {
 #[derive(Clone)]
 pub struct MetaBackedDeadLetterStore {
     records: Records<DeadLetter>,
+    intents: Records<ReplayIntent>,
     keys: DeadLetterKeys,
 }
 
 impl MetaBackedDeadLetterStore {
     /// The ledger in `meta`; nothing is read yet.
     pub fn new(meta: &MetaStore, writer: &Writer, keys: DeadLetterKeys) -> Self {
-        Self { records: Records::new(meta.clone(), writer.clone()), keys }
+        let records = Records::new(meta.clone(), writer.clone());
+        Self { records, intents: Records::new(meta.clone(), writer.clone()), keys }
     }
 
-    fn id(&self, letter: &DeadLetter) -> DeadLetterId {
+    fn id(&self, instance: &InstanceId, group: &GroupId, letter: ReplayedLetter) -> DeadLetterId {
         let instance = match self.keys {
             DeadLetterKeys::OneForAll => None,
-            DeadLetterKeys::PerInstance => Some(letter.instance.clone()),
+            DeadLetterKeys::PerInstance => Some(instance.clone()),
         };
         DeadLetterId {
-            group: letter.group.clone(),
+            group: group.clone(),
             instance,
             incarnation: letter.incarnation,
             partition: letter.partition,
             offset: letter.offset,
         }
+    }
+
+    fn id_of(&self, letter: &DeadLetter) -> DeadLetterId {
+        self.id(&letter.instance, &letter.group, letter.into())
     }
 
     /// The first tenant with a dead letter whose key is above `after`.
@@ -109,7 +117,7 @@ impl MetaBackedDeadLetterStore {
 impl DeadLetterStore for MetaBackedDeadLetterStore {
     fn record(&self, letter: DeadLetter) -> BoxFuture<'_, Result<Recorded, BackendError>> {
         Box::pin(async move {
-            let id = self.id(&letter);
+            let id = self.id_of(&letter);
             Ok(match self.records.create(&id, letter).await? {
                 Created::Written(row) => Recorded::Written(row),
                 Created::AlreadyThere(row) => Recorded::AlreadyThere(row),
@@ -139,7 +147,50 @@ impl DeadLetterStore for MetaBackedDeadLetterStore {
         &'a self,
         expected: &'a Stored<DeadLetter>,
     ) -> BoxFuture<'a, Result<Removed<DeadLetter>, BackendError>> {
-        Box::pin(async move { self.records.remove(&self.id(&expected.record), expected).await })
+        Box::pin(async move { self.records.remove(&self.id_of(&expected.record), expected).await })
+    }
+
+    fn find<'a>(
+        &'a self,
+        instance: &'a InstanceId,
+        group: &'a GroupId,
+        letter: ReplayedLetter,
+    ) -> BoxFuture<'a, Result<Option<Arc<Stored<DeadLetter>>>, BackendError>> {
+        Box::pin(async move {
+            let row = self.records.get(&self.id(instance, group, letter)).await?;
+            Ok(row.filter(|row| ReplayedLetter::from(&row.record) == letter))
+        })
+    }
+
+    fn intend<'a>(
+        &'a self,
+        instance: &'a InstanceId,
+        intent: ReplayIntent,
+    ) -> BoxFuture<'a, Result<Arc<Stored<ReplayIntent>>, BackendError>> {
+        Box::pin(self.intents.put(instance, intent))
+    }
+
+    fn intents(&self) -> BoxFuture<'_, Result<Vec<StoredIntent>, BackendError>> {
+        Box::pin(async move {
+            let mut all = Vec::new();
+            let mut page = Page::first(ALL_PAGE);
+            loop {
+                let found = self.intents.page(keys::REPLAYS, &page).await?;
+                all.extend(found.records);
+                match found.next {
+                    Some(last) => page = Page::after(last, ALL_PAGE),
+                    None => return Ok(all),
+                }
+            }
+        })
+    }
+
+    fn end_intent<'a>(
+        &'a self,
+        instance: &'a InstanceId,
+        expected: &'a Stored<ReplayIntent>,
+    ) -> BoxFuture<'a, Result<Removed<ReplayIntent>, BackendError>> {
+        Box::pin(self.intents.remove(instance, expected))
     }
 
     fn count<'a>(&'a self, topic: &'a TopicName) -> BoxFuture<'a, Result<u64, BackendError>> {
@@ -147,7 +198,7 @@ impl DeadLetterStore for MetaBackedDeadLetterStore {
             let mut count = 0;
             let mut after = None;
             loop {
-                let page = self.page_of_every_tenant(topic, after.as_deref(), COUNT_PAGE).await?;
+                let page = self.page_of_every_tenant(topic, after.as_deref(), ALL_PAGE).await?;
                 count += page.rows.len() as u64;
                 after = page.next;
                 if after.is_none() {

@@ -17,6 +17,7 @@ mod mirror;
 mod rate_limits;
 mod record;
 mod records;
+mod replay_intents;
 mod session_records;
 mod session_registry;
 mod sessions;
@@ -27,6 +28,7 @@ mod view;
 pub use cluster_subscriptions::ClusterSubscriptionStore;
 pub use dead_letters::{
     DeadLetter, DeadLetterBody, DeadLetterId, DeadLetterPage, DeadLetterScope, DeadLetterStore, Recorded,
+    StoredIntent,
 };
 pub use group_id::{GroupId, GroupKind};
 pub use meta_dead_letters::{DeadLetterKeys, MetaBackedDeadLetterStore};
@@ -35,6 +37,7 @@ pub use mirror::Changes;
 pub use rate_limits::{RateLimit, RateLimitRules, RateLimitStore};
 pub use record::{SharedRecord, Stamp, Stored, Unknown, Writer};
 pub use records::{Created, Removed, Replaced};
+pub use replay_intents::{ReplayAttempt, ReplayIntent, ReplayedGroup, ReplayedLetter};
 pub use session_records::{AgentId, AgentRecord, AgentStatus, BindingRecord, SessionId, SessionRecord};
 pub use session_registry::SessionRegistry;
 pub use sessions::{AgentBeat, Claimed, Heartbeat, Released, SessionStore};

@@ -1,0 +1,154 @@
+//! What a turn writes down before it copies, and what becomes of it when the turn did not get to its end.
+//!
+//! Copies that were intended are looked for in the log, from where it ended before them. The row of one that is
+//! there goes, the others stay; none is copied a second time.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use mesh_base::{BackendError, BackendErrorKind};
+use mesh_frame::{InstanceId, Offset};
+use mesh_state::shared::{DeadLetterStore, ReplayAttempt, ReplayedGroup, ReplayedLetter};
+use mesh_storage::{Partition, Topic};
+
+use super::{
+    LetterRow, REPLAY_GROUP, REPLAY_POSITION,
+    copy::{group_tag, position_tag},
+};
+use crate::{ReliableDispatcher, dispatcher::Inner};
+
+/// What settling an attempt came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settled {
+    /// Rows that went, because their copy is in the log.
+    pub(super) gone: usize,
+    /// Rows that stay, because no copy of them is to be seen.
+    pub(super) left: usize,
+}
+
+/// By the group and the position that copies carry: the row that one of them replaces.
+type Wanted = HashMap<(String, String), LetterRow>;
+
+/// What is written down about copies of these rows for a topic.
+pub(super) fn attempt(topic: &Topic, rows: &[(LetterRow, u64)]) -> ReplayAttempt {
+    let mut groups: BTreeMap<u64, ReplayedGroup> = BTreeMap::new();
+    for (row, number) in rows {
+        let group = groups.entry(*number).or_insert_with(|| ReplayedGroup {
+            group: row.record.group.clone(),
+            number: *number,
+            letters: Vec::new(),
+        });
+        group.letters.push(ReplayedLetter::from(&row.record));
+    }
+    ReplayAttempt {
+        topic: topic.name().clone(),
+        incarnation: topic.incarnation(),
+        ends: topic.partitions().iter().map(|partition| partition.end().0).collect(),
+        groups: groups.into_values().collect(),
+    }
+}
+
+impl ReliableDispatcher {
+    /// Settles every replay that the death of the process interrupted. Gives how many dead letters were replayed by
+    /// them. For boot, when the groups are there and before anything is served. Every intent in Meta is this
+    /// process's own.
+    pub(crate) async fn settle_replays(&self) -> Result<usize, BackendError> {
+        let mut gone = 0;
+        for (instance, intent) in self.0.dead_letters.intents().await? {
+            for attempt in &intent.record.attempts {
+                gone += self.0.settle_attempt(&instance, attempt).await?.gone;
+            }
+            self.0.dead_letters.end_intent(&instance, &intent).await?;
+        }
+        Ok(gone)
+    }
+}
+
+impl Inner {
+    /// Removes the rows of an attempt whose copy is in the log.
+    pub(super) async fn settle_attempt(
+        &self,
+        instance: &InstanceId,
+        attempt: &ReplayAttempt,
+    ) -> Result<Settled, BackendError> {
+        let wanted = self.rows_of(instance, attempt).await?;
+        let copied = self.copies_of(attempt, &wanted).await?;
+        let left = wanted.len() - copied.len();
+        let rows = wanted.into_iter().filter(|(tags, _)| copied.contains(tags)).map(|(_, row)| row);
+        let rows: Vec<LetterRow> = rows.collect();
+        let removals = rows.iter().map(|row| self.dead_letters.remove(row));
+        let removed = futures_util::future::join_all(removals).await;
+        removed.into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.signals.replayed.inc_by(rows.len() as u64);
+        Ok(Settled { gone: rows.len(), left })
+    }
+
+    /// The rows of an attempt that are still there, of groups that are.
+    async fn rows_of(&self, instance: &InstanceId, attempt: &ReplayAttempt) -> Result<Wanted, BackendError> {
+        let mut wanted = Wanted::new();
+        for ReplayedGroup { group, number, letters } in &attempt.groups {
+            // One that was removed took nothing, whatever is in the log.
+            if self.group(*number).is_none_or(|there| there.id != *group) {
+                continue;
+            }
+            for letter in letters {
+                match self.dead_letters.find(instance, group, *letter).await {
+                    Ok(row) => wanted.extend(row.map(|row| ((group_tag(group), position_tag(*letter)), row))),
+                    Err(error) if error.kind() == BackendErrorKind::Unavailable => return Err(error),
+                    // Nobody can replay it either.
+                    Err(error) => tracing::error!(error = %error.chain(), "a dead letter cannot be read"),
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Which of the rows have a copy behind where the log ended.
+    async fn copies_of(
+        &self,
+        attempt: &ReplayAttempt,
+        wanted: &Wanted,
+    ) -> Result<HashSet<(String, String)>, BackendError> {
+        let mut copied = HashSet::new();
+        let topic = self.storage.topic(&attempt.topic);
+        // What was in another log of that name is gone with it.
+        let Some(topic) = topic.filter(|topic| topic.incarnation() == attempt.incarnation) else {
+            return Ok(copied);
+        };
+        for partition in topic.partitions().iter() {
+            if copied.len() == wanted.len() {
+                break;
+            }
+            let end = attempt.ends.get(partition.id().0 as usize);
+            let from = Offset(end.copied().unwrap_or_default()).max(partition.start());
+            match self.look_for_copies(partition, from, wanted, &mut copied).await {
+                Err(error) if error.kind() == BackendErrorKind::Corrupt => {
+                    let topic = &attempt.topic;
+                    tracing::error!(%topic, error = %error.chain(), "copies of dead letters cannot be looked for here");
+                }
+                looked => looked?,
+            }
+        }
+        Ok(copied)
+    }
+
+    async fn look_for_copies(
+        &self,
+        partition: &std::sync::Arc<Partition>,
+        mut from: Offset,
+        wanted: &Wanted,
+        copied: &mut HashSet<(String, String)>,
+    ) -> Result<(), BackendError> {
+        while copied.len() < wanted.len() {
+            let records = self.storage.read(partition, from).await?;
+            let Some(last) = records.last() else { return Ok(()) };
+            from = Offset(last.offset().0 + 1);
+            for record in &records {
+                let event = &record.record().event;
+                let tags = event.attribute(REPLAY_GROUP).zip(event.attribute(REPLAY_POSITION));
+                let tags = tags.map(|(group, position)| (group.to_owned(), position.to_owned()));
+                copied.extend(tags.filter(|tags| wanted.contains_key(tags)));
+            }
+        }
+        Ok(())
+    }
+}
