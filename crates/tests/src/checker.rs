@@ -61,7 +61,7 @@ pub enum Rule {
     RejectLost,
     /// A replay that took every dead letter left one.
     ReplayLeftIt,
-    /// More copies of an event came than kills explain.
+    /// More copies of an event came than it died.
     ReplayedTwice,
     /// A replayed copy came to another group, or out of nothing.
     CopyMisdelivered,
@@ -170,6 +170,7 @@ pub fn check(facts: &[Fact]) -> Vec<Violation> {
     ends::check(&index, &mut violations);
     dead::check(facts, &index, &mut violations);
     dead::misdelivered(facts, &mut violations);
+    dead::copied_twice(facts, &index, &mut violations);
     order::check(facts, &index, &mut violations);
     cursors::check(facts, &index, &mut violations);
     positions::check(facts, &index, &mut violations);

@@ -121,6 +121,8 @@ pub enum Fact {
         attempt: u32,
         /// Of a replayed copy: the group it is for, as the event says it.
         copy_for: Option<String>,
+        /// Of a replayed copy: where the event is that died, as the copy says it.
+        copy_of: Option<String>,
     },
     /// An acknowledgement is about to be sent.
     AckSent {

@@ -170,6 +170,7 @@ impl Recorder {
             offset: delivery.offset(),
             attempt: delivery.attempt,
             copy_for: event["emreplaygroup"].as_str().map(str::to_owned),
+            copy_of: event["emdlposition"].as_str().map(str::to_owned),
         });
     }
 

@@ -172,7 +172,8 @@ fn reject(route: &Route) -> Described {
 }
 
 fn letters(route: &Route, id: &str, done: &str, would: &str) -> Described {
-    let own = [E::MissingParameter, E::UnknownTopic, E::QuotaExceeded, E::GroupGone, E::StorageLow];
+    let own =
+        [E::MissingParameter, E::UnknownTopic, E::QuotaExceeded, E::GroupGone, E::StorageLow, E::Overloaded];
     let of = |name, schema: &Value| query(name, false, schema, "Only those of it.");
     new(route, id, &[&own, STORES].concat())
         .parameters([

@@ -18,11 +18,29 @@ pub(crate) struct Desk(Arc<tokio::sync::Mutex<Turn>>);
 pub(super) struct Turn {
     /// When the next copies may be made.
     next: Duration,
-    /// Attempts of which the log did not say whether it stored them, and which it does not show.
-    pub(super) unsure: Vec<ReplayAttempt>,
+    /// Attempts that the log answered with an error.
+    pub(super) unsure: Vec<Unsure>,
+    /// Whether what is written down may say more than that.
+    pub(super) stale: bool,
+    /// Whether somebody sees to both.
+    pub(super) tidying: bool,
+}
+
+/// An attempt that the log answered with an error: its copies may be there all the same, or come back at the next
+/// start, until the log has stored something after them.
+#[derive(Debug)]
+pub(super) struct Unsure {
+    pub(super) attempt: ReplayAttempt,
+    /// By partition: where the log ended when it had answered.
+    pub(super) ends: Vec<u64>,
 }
 
 impl Turn {
+    /// Whether nothing is left open.
+    pub(super) fn is_tidy(&self) -> bool {
+        self.unsure.is_empty() && !self.stale
+    }
+
     /// That many copies were made.
     pub(super) fn spent(&mut self, copies: usize, clock: &Clock) {
         let took = Duration::from_secs(1) * u32::try_from(copies).unwrap_or(u32::MAX)

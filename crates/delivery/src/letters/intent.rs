@@ -3,26 +3,37 @@
 //! Copies that were intended are looked for in the log, from where it ended before them. The row of one that is
 //! there goes, the others stay; none is copied a second time.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use mesh_base::{BackendError, BackendErrorKind};
 use mesh_frame::{InstanceId, Offset};
-use mesh_state::shared::{DeadLetterStore, ReplayAttempt, ReplayedGroup, ReplayedLetter};
+use mesh_state::shared::{
+    DeadLetterStore, ReplayAttempt, ReplayIntent, ReplayedGroup, ReplayedLetter, Stored,
+};
 use mesh_storage::{Partition, Topic};
 
 use super::{
     LetterRow, REPLAY_GROUP, REPLAY_POSITION,
     copy::{group_tag, position_tag},
+    desk::{Turn, Unsure},
 };
 use crate::{ReliableDispatcher, dispatcher::Inner};
 
+/// So many attempts that a log answered with an error are remembered.
+const MOST_UNSURE: usize = 16;
+/// How often what is left open is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// What settling an attempt came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Settled {
+struct Settled {
     /// Rows that went, because their copy is in the log.
-    pub(super) gone: usize,
+    gone: usize,
     /// Rows that stay, because no copy of them is to be seen.
-    pub(super) left: usize,
+    left: usize,
 }
 
 /// By the group and the position that copies carry: the row that one of them replaces.
@@ -42,9 +53,14 @@ pub(super) fn attempt(topic: &Topic, rows: &[(LetterRow, u64)]) -> ReplayAttempt
     ReplayAttempt {
         topic: topic.name().clone(),
         incarnation: topic.incarnation(),
-        ends: topic.partitions().iter().map(|partition| partition.end().0).collect(),
+        ends: ends(topic),
         groups: groups.into_values().collect(),
     }
+}
+
+/// Where the log of a topic ends, by partition.
+fn ends(topic: &Topic) -> Vec<u64> {
+    topic.partitions().iter().map(|partition| partition.end().0).collect()
 }
 
 impl ReliableDispatcher {
@@ -63,9 +79,91 @@ impl ReliableDispatcher {
     }
 }
 
+/// Until nothing is left open.
+async fn keep_tidying(inner: Arc<Inner>) {
+    let stop = inner.tasks.stop();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = stop.wait() => return,
+        }
+        let Some(mut turn) = inner.letters.turn(LOOK_AGAIN).await else { continue };
+        if let Err(error) = inner.tidy(&mut turn).await {
+            tracing::debug!(error = %error.chain(), "what replays left open cannot be settled now");
+        }
+        if turn.is_tidy() {
+            turn.tidying = false;
+            return;
+        }
+    }
+}
+
 impl Inner {
+    async fn tidy(&self, turn: &mut Turn) -> Result<(), BackendError> {
+        self.settle_unsure(turn).await?;
+        if turn.stale {
+            let intent = self.intend(turn, None).await?;
+            if turn.unsure.is_empty() {
+                self.dead_letters.end_intent(&self.instance, &intent).await?;
+            }
+            turn.stale = false;
+        }
+        Ok(())
+    }
+
+    /// What is written down besides what nobody is sure of.
+    pub(super) async fn intend(
+        &self,
+        turn: &mut Turn,
+        more: Option<&ReplayAttempt>,
+    ) -> Result<Arc<Stored<ReplayIntent>>, BackendError> {
+        let attempts = turn.unsure.iter().map(|unsure| &unsure.attempt).chain(more).cloned().collect();
+        turn.stale = true;
+        let intent = ReplayIntent { attempts, ..ReplayIntent::default() };
+        self.dead_letters.intend(&self.instance, intent).await
+    }
+
+    /// The log answered an attempt with an error. It is settled as soon as that can be.
+    pub(super) fn unsure(self: &Arc<Self>, turn: &mut Turn, topic: &Topic, attempt: ReplayAttempt) {
+        if turn.unsure.len() == MOST_UNSURE {
+            turn.unsure.remove(0);
+        }
+        turn.unsure.push(Unsure { attempt, ends: ends(topic) });
+        self.tidy_later(turn);
+    }
+
+    /// Sees to it that nothing stays open: what is written down is looked for at the next start, and should not be
+    /// old then.
+    pub(super) fn tidy_later(self: &Arc<Self>, turn: &mut Turn) {
+        if !turn.tidying && !turn.is_tidy() {
+            turn.tidying = true;
+            self.tasks.spawn("replay-tidying", keep_tidying(self.clone()));
+        }
+    }
+
+    /// Settles attempts that the log answered with an error: what it stored all the same counts. They are forgotten
+    /// when it has stored something after them; what is not there then will never be. Dropped while it runs, it is
+    /// begun anew.
+    pub(super) async fn settle_unsure(&self, turn: &mut Turn) -> Result<(), BackendError> {
+        let mut place = 0;
+        while let Some(unsure) = turn.unsure.get(place) {
+            let topic = self.storage.topic(&unsure.attempt.topic);
+            let topic = topic.filter(|topic| topic.incarnation() == unsure.attempt.incarnation);
+            let is_over = topic
+                .is_none_or(|topic| ends(&topic).iter().zip(&unsure.ends).any(|(end, before)| end > before));
+            let settled = self.settle_attempt(&self.instance, &unsure.attempt).await?;
+            if is_over || settled.left == 0 {
+                turn.unsure.remove(place);
+                turn.stale = true;
+            } else {
+                place += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the rows of an attempt whose copy is in the log.
-    pub(super) async fn settle_attempt(
+    async fn settle_attempt(
         &self,
         instance: &InstanceId,
         attempt: &ReplayAttempt,
@@ -133,7 +231,7 @@ impl Inner {
 
     async fn look_for_copies(
         &self,
-        partition: &std::sync::Arc<Partition>,
+        partition: &Arc<Partition>,
         mut from: Offset,
         wanted: &Wanted,
         copied: &mut HashSet<(String, String)>,

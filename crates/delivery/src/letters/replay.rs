@@ -18,9 +18,6 @@ use super::{
 };
 use crate::dispatcher::Inner;
 
-/// So many attempts with an unknown end are remembered; more than that a log which fails does not make.
-const MOST_UNSURE: usize = 16;
-
 /// What one row is worth.
 enum Fate {
     /// It is copied to this topic for the group with this number.
@@ -50,7 +47,7 @@ impl DeadLetters {
                 return Err(at(LettersError::StorageLow));
             }
             // Before the rows are read: some of them may go.
-            self.0.settle_unsure(&mut turn).await.map_err(at)?;
+            self.0.settle_unsure(&mut turn).await.map_err(LettersError::Meta).map_err(at)?;
             let page = self.page(which, after.as_deref()).await.map_err(at)?;
             let left = most - total.replayed;
             let (told, answer) = oneshot::channel();
@@ -160,22 +157,15 @@ impl Replaying {
         }
         let Some(topic) = into else { return Ok(()) };
         let attempt = intent::attempt(&topic, &going);
-        let mut attempts = self.turn.unsure.clone();
-        attempts.push(attempt.clone());
-        let intended = ReplayIntent { attempts, ..ReplayIntent::default() };
-        let intended = inner.dead_letters.intend(&inner.instance, intended).await;
-        let intended = intended.map_err(LettersError::Meta)?;
-        match self.append(items).await {
-            // What failed before it is certain not to come back.
-            Ok(()) => self.turn.unsure.clear(),
-            Err(error) => {
-                if self.turn.unsure.len() == MOST_UNSURE {
-                    self.turn.unsure.remove(0);
-                }
-                self.turn.unsure.push(attempt);
-                return Err(error);
-            }
+        let intended = inner.intend(&mut self.turn, Some(&attempt)).await;
+        let intended =
+            intended.map_err(LettersError::Meta).inspect_err(|_| inner.tidy_later(&mut self.turn))?;
+        if let Err(error) = self.append(items).await {
+            inner.unsure(&mut self.turn, &topic, attempt);
+            return Err(error);
         }
+        // What failed before it is certain not to come back.
+        self.turn.unsure.clear();
         self.finish(going, &intended).await;
         Ok(())
     }
@@ -241,26 +231,16 @@ impl Replaying {
         });
         match failed {
             Some(error) => Err(error),
-            None => self.inner.dead_letters.end_intent(&self.inner.instance, intended).await.map(drop),
+            None => {
+                self.inner.dead_letters.end_intent(&self.inner.instance, intended).await?;
+                self.turn.stale = false;
+                Ok(())
+            }
         }
     }
 }
 
 impl Inner {
-    /// Looks for what a log that failed may have stored all the same. Dropped while it runs, it is begun anew.
-    async fn settle_unsure(&self, turn: &mut Turn) -> Result<(), LettersError> {
-        let mut place = 0;
-        while let Some(attempt) = turn.unsure.get(place) {
-            let settled = self.settle_attempt(&self.instance, attempt).await.map_err(LettersError::Meta)?;
-            if settled.left == 0 {
-                turn.unsure.remove(place);
-            } else {
-                place += 1;
-            }
-        }
-        Ok(())
-    }
-
     /// Whether and how a row can be replayed now.
     async fn fate_of(&self, row: &LetterRow) -> Result<Fate, LettersError> {
         let letter = &row.record;

@@ -11,7 +11,7 @@ use mesh_frame::{EventBuilder, GroupName, InstanceId, Offset, PartitionId};
 use mesh_state::shared::{DeadLetter, DeadLetterBody, Unknown};
 use mesh_storage::{AppendItem, faulty::Fault};
 
-use crate::rig::{Got, Rig, anybody, client, event, events, quick, tenant, topic};
+use crate::rig::{DEADLINE, Got, Rig, anybody, client, event, events, quick, tenant, topic};
 
 fn all() -> LetterSelector {
     LetterSelector::of(topic())
@@ -152,6 +152,32 @@ async fn a_log_that_fails_leaves_the_entries_and_what_it_stored_all_the_same_cou
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_failed_replay_left_open_is_settled_without_another_one() {
+    for (fault, left) in [(Fault::LoseAnswer, 0), (Fault::Fail(BackendErrorKind::Unavailable), 1)] {
+        let rig = Rig::new().await;
+        rig.subscribe("c", Mode::LoadBalance, once()).await;
+        rig.publish_ids(0..1).await;
+        kill(&rig, "c", 1).await;
+        rig.log.fail_appends([fault]);
+        rig.dispatcher.letters().replay(&all(), 10).await.expect_err("the log fails");
+        assert_eq!(rig.intents().await, 1, "{fault:?}: the next start would look for copies");
+        // What is stored after it says that nothing else will come.
+        rig.publish_ids(1..2).await;
+        let end = rig.clock.elapsed() + DEADLINE;
+        while rig.intents().await > 0 {
+            assert!(rig.clock.elapsed() < end, "{fault:?}: the intent stands");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(letters(&rig).await, left, "{fault:?}");
+        assert_eq!(receive(&rig, "c", 2 - left).await.len(), 2 - left, "{fault:?}");
+        let again = rig.dispatcher.letters().replay(&all(), 10).await.expect("replayed");
+        assert_eq!(again, replayed(left), "{fault:?}");
+        assert_eq!(receive(&rig, "c", left).await.len(), left, "{fault:?}");
+        assert_eq!(rig.poll("c", 10, 50).await.len(), 0, "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_cannot_be_removed_is_not_copied_again() {
     let rig = Rig::new().await;
     rig.subscribe("c", Mode::LoadBalance, once()).await;
@@ -238,7 +264,7 @@ async fn a_process_that_dies_within_a_replay_copies_each_entry_once() {
         assert_eq!(got, (0..40).chain(100..110).collect::<Vec<_>>(), "{dies:?}");
         assert_eq!(rig.poll("c", 10, 50).await.len(), 0, "{dies:?}");
         let (rig, recovered) = rig.restart().await;
-        assert_eq!((recovered.replayed, letters(&rig).await), (0, 0), "{dies:?}: no intent is left");
+        assert_eq!((recovered.replayed, letters(&rig).await, rig.intents().await), (0, 0, 0), "{dies:?}");
     }
 }
 

@@ -171,12 +171,22 @@ impl Rig {
         self.tasks.spawn("undertaker", undertaker);
     }
 
+    /// The ledger of dead letters beside the dispatcher.
+    fn ledger(&self) -> MetaBackedDeadLetterStore {
+        let store = MetaStore::new(self.meta.clone(), self.clock, &Signals::new());
+        let writer = Writer::new(&InstanceId::new("beside").expect("a legal name"));
+        MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll)
+    }
+
     /// Writes the row of a dead letter as the undertaker does.
     pub(crate) async fn record_dead(&self, row: DeadLetter) {
-        let store = MetaStore::new(self.meta.clone(), self.clock, &Signals::new());
-        let letters =
-            MetaBackedDeadLetterStore::new(&store, &Writer::new(&row.instance), DeadLetterKeys::OneForAll);
-        letters.record(row).await.expect("recorded");
+        self.ledger().record(row).await.expect("recorded");
+    }
+
+    /// How many replays are written down as not finished.
+    pub(crate) async fn intents(&self) -> usize {
+        let intents = self.ledger().intents().await.expect("read");
+        intents.iter().map(|(_, intent)| intent.record.attempts.len()).sum()
     }
 
     /// Ends the process whatever it is at, and starts it again over the same log, Meta and positions.

@@ -5,12 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     Index, Rule, Violation,
     ends::words,
-    index::{Group, Of, moments},
+    index::{Group, Of, Place, moments},
 };
 use crate::{Fact, history::Moment};
-
-/// What a replay that is cut may have copied without removing.
-const PAGE: usize = 100;
 
 /// A look at the dead letters.
 struct Look<'a> {
@@ -122,8 +119,7 @@ fn still_there(
     }
 }
 
-/// Copies come from dead letters, to the group that failed, once each; a replay that was cut may have made a page
-/// of them which the next one makes again.
+/// Copies come from dead letters, to the group that failed, and once each, whatever a replay was cut by.
 fn copies(index: &Index<'_>, violations: &mut Vec<Violation>) {
     let mut copies: BTreeMap<(Group<'_>, &str), usize> = BTreeMap::new();
     for (of, course) in index.courses.iter().filter(|(of, _)| of.2.is_some()) {
@@ -136,7 +132,6 @@ fn copies(index: &Index<'_>, violations: &mut Vec<Violation>) {
             }
         }
     }
-    let mut again: HashMap<&str, Vec<(&str, usize, usize)>> = HashMap::new();
     for ((group, event), copies) in copies {
         // One that was acknowledged for certain, and never made due again, did not die.
         let died = index.courses_of(group, event).filter(|(of, course)| {
@@ -145,19 +140,27 @@ fn copies(index: &Index<'_>, violations: &mut Vec<Violation>) {
         });
         let deaths = died.count();
         if copies > deaths {
-            again.entry(group.0).or_default().push((event, copies - deaths, deaths));
+            let detail = format!(
+                "for group {} of {}: {copies} copies came and it died {deaths} times",
+                group.1, group.0
+            );
+            violations.push(Violation::new(Rule::ReplayedTwice, event, detail));
         }
     }
-    for (topic, again) in again {
-        let cut = index.done.replays_of(topic).filter(|replay| replay.replayed.is_none()).count();
-        let all: usize = again.iter().map(|(_, times, _)| times).sum();
-        for (event, times, deaths) in again {
-            if times > cut * deaths || all > cut * PAGE {
-                let detail = format!(
-                    "{times} copies more came than it died {deaths} times, {all} of all events of {topic}, with {cut} replays cut"
-                );
-                violations.push(Violation::new(Rule::ReplayedTwice, event, detail));
-            }
+}
+
+/// Where an event is that died can be said by one copy only, unless a seek let it die anew.
+pub(super) fn copied_twice<'a>(facts: &'a [Fact], index: &Index<'a>, violations: &mut Vec<Violation>) {
+    let mut places: HashMap<(Group<'_>, &str), Place> = HashMap::new();
+    for fact in facts {
+        let Fact::Delivered { topic, group, event, partition, offset, copy_of: Some(of), .. } = fact else {
+            continue;
+        };
+        let (group, place) = ((topic.as_str(), group.as_str()), (*partition, *offset));
+        let known = *places.entry((group, of)).or_insert(place);
+        if known != place && !index.moved_between(&group, Moment(0), Moment(usize::MAX)) {
+            let detail = format!("the letter of {of} was copied to {known:?} and to {place:?} of {topic}");
+            violations.push(Violation::new(Rule::ReplayedTwice, event, detail));
         }
     }
 }

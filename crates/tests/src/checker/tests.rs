@@ -67,14 +67,15 @@ impl Story {
         at_ms: u64,
         client: &str,
         (event, offset, attempt): (&str, u64, u32),
-        copy_for: Option<&str>,
+        copy: Option<(&str, Option<&str>)>,
     ) -> String {
         let delivery = format!("{event}-{client}-{attempt}-{}-{offset}", asked.0);
         self.0.record(Fact::Delivered {
             asked,
             stream,
             at_ms,
-            copy_for: copy_for.map(str::to_owned),
+            copy_for: copy.map(|(group, _)| group.to_owned()),
+            copy_of: copy.and_then(|(_, of)| of.map(str::to_owned)),
             client: client.into(),
             delivery: delivery.clone(),
             topic: "t".into(),

@@ -90,7 +90,7 @@ async fn a_dead_letter_is_replayed_once_to_the_group_that_failed() -> Result<()>
 }
 
 #[tokio::test]
-async fn replays_that_are_killed_lose_no_dead_letter() -> Result<()> {
+async fn replays_that_are_killed_deliver_each_dead_letter_once() -> Result<()> {
     let seed = Seed::from_environment("ADMIN_SEED");
     let kills = rounds("ADMIN_ROUNDS", 6);
     let mut server = server(3)?;
@@ -103,7 +103,9 @@ async fn replays_that_are_killed_lose_no_dead_letter() -> Result<()> {
     let mut received: BTreeMap<String, u32> = BTreeMap::new();
     for round in 0..kills {
         let asked = client.clone();
-        let after = Duration::from_millis(draw.random_range(0..120));
+        // Anywhere in it, or in its first page.
+        let most = if round % 2 == 0 { 120_000 } else { 12_000 };
+        let after = Duration::from_micros(draw.random_range(0..most));
         let replay = async move { post(&asked, "/admin/dlq/replay?topic=t&max=1000").await };
         killed(&mut server, after, replay).await;
         client = server.start().await.with_context(|| format!("round {round}, seed {}", seed.0))?;
@@ -119,9 +121,8 @@ async fn replays_that_are_killed_lose_no_dead_letter() -> Result<()> {
         *received.entry(delivery.id()).or_default() += 1;
     }
     ensure!(received.len() == 600, "{} of 600 came, seed {}", received.len(), seed.0);
-    // A kill repeats what one turn had copied and not yet removed.
-    let twice: u32 = received.values().map(|times| times - 1).sum();
-    ensure!(twice <= kills * 100, "{twice} came again, seed {}", seed.0);
+    let twice: Vec<_> = received.iter().filter(|(_, times)| **times > 1).collect();
+    ensure!(twice.is_empty(), "came again: {twice:?}, seed {}", seed.0);
     assert_eq!((client.dead_letters("t").await?.len(), client.pending().await?), (0, 0));
     server.stop().await
 }

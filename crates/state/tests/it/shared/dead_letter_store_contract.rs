@@ -3,7 +3,7 @@
 use mesh_frame::PartitionId;
 use mesh_state::shared::{
     DeadLetter, DeadLetterKeys, DeadLetterScope, DeadLetterStore, MetaBackedDeadLetterStore, Recorded,
-    Removed,
+    Removed, ReplayAttempt, ReplayIntent, ReplayedGroup, ReplayedLetter,
 };
 
 use super::arrange::{backends, dead_letter, faulty, group_of, instance, tenant, topic, writer};
@@ -118,4 +118,65 @@ async fn a_row_that_cannot_be_read_is_left_out() {
     }
     let rows = everything(&store, &DeadLetterScope::Topic(topic("a")), 1).await;
     assert_eq!(rows, [("t/a/lb/g".to_owned(), 1)]);
+}
+
+fn intent(of: &[&DeadLetter]) -> ReplayIntent {
+    let group = of[0].group.clone();
+    let letters = of.iter().map(|letter| ReplayedLetter::from(*letter)).collect();
+    let attempt = ReplayAttempt {
+        topic: group.topic.clone(),
+        incarnation: of[0].incarnation,
+        ends: vec![5, 0, 9],
+        groups: vec![ReplayedGroup { group, number: 7, letters }],
+    };
+    ReplayIntent { attempts: vec![attempt], ..ReplayIntent::default() }
+}
+
+#[tokio::test]
+async fn an_instance_has_one_intent_which_stands_until_its_end_is_written_down() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (backend, meta) in backends(&folder) {
+        let store = MetaBackedDeadLetterStore::new(&meta, &writer("a"), DeadLetterKeys::OneForAll);
+        let (one, two) = (dead_letter(&group_of("t", "a", "g"), 1), dead_letter(&group_of("t", "b", "g"), 2));
+        let first = store.intend(&instance("a"), intent(&[&one])).await.expect("writes");
+        let second = store.intend(&instance("a"), intent(&[&one, &one])).await.expect("writes");
+        let other = store.intend(&instance("b/c"), intent(&[&two])).await.expect("writes");
+        // One that was made after it is not taken for it.
+        let stale = store.end_intent(&instance("a"), &first).await.expect("reads");
+        assert!(matches!(stale, Removed::Stale(Some(_))), "{backend}");
+        let standing = store.intents().await.expect("reads");
+        let names: Vec<&str> = standing.iter().map(|(instance, _)| instance.as_str()).collect();
+        assert_eq!(names, ["a", "b/c"], "{backend}");
+        assert_eq!(standing[0].1.record, intent(&[&one, &one]), "{backend}");
+        for (name, intent) in [("a", &second), ("b/c", &other)] {
+            let ended = store.end_intent(&instance(name), intent).await.expect("writes");
+            assert!(matches!(ended, Removed::Removed(_)), "{backend}");
+        }
+        assert!(store.intents().await.expect("reads").is_empty(), "{backend}");
+    }
+}
+
+#[tokio::test]
+async fn a_letter_is_found_while_that_very_row_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for keys in [DeadLetterKeys::OneForAll, DeadLetterKeys::PerInstance] {
+        for (backend, meta) in backends(&folder) {
+            let store = MetaBackedDeadLetterStore::new(&meta, &writer("a"), keys);
+            let group = group_of("t", &format!("{keys:?}"), "g");
+            let row = dead_letter(&group, 4);
+            let letter = ReplayedLetter::from(&row);
+            let find = async || store.find(&instance("a"), &group, letter).await.expect("reads");
+            assert!(find().await.is_none(), "{backend}");
+            store.record(row.clone()).await.expect("writes");
+            let found = find().await.expect("it is there");
+            assert_eq!(found.record, row, "{backend}");
+            let elsewhere = store.find(&instance("b"), &group, letter).await.expect("reads");
+            assert_eq!(elsewhere.is_some(), keys == DeadLetterKeys::OneForAll, "{backend}");
+            store.remove(&found).await.expect("removed");
+            let mut again = row;
+            again.body.offset.0 += 1;
+            store.record(again).await.expect("it died once more");
+            assert!(find().await.is_none(), "{backend}: that is another row");
+        }
+    }
 }
