@@ -1,6 +1,7 @@
 //! One connection: hyper drives the protocol, the watch says when it has kept us waiting too long.
 
 use std::{
+    convert::Infallible,
     future::{Future, poll_fn},
     net::SocketAddr,
     pin::{Pin, pin},
@@ -9,25 +10,25 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, extract::Request, response::Response};
+use axum::body::Body;
 use bytes::Bytes;
 use http::Version;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use hyper::{body::Incoming, service::Service};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
 };
 use mesh_gate::CertificateNames;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tower::Service as _;
 
 use super::{
+    Answers,
     connection_tenants::ConnectionTenants,
     watch::{InFlight, LOOK_AGAIN, Watch},
 };
 
-/// Who is at the other end of a connection; in the extensions of each of its requests.
+/// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer(Arc<AtOtherEnd>);
 
@@ -55,19 +56,36 @@ impl Peer {
     }
 }
 
+/// What the requests of a connection share.
+struct Served<A> {
+    answers: A,
+    peer: Peer,
+    watch: Arc<Watch>,
+}
+
 /// Serves a connection until it ends, is told to, or runs out of patience.
-pub(super) async fn serve<S>(
+pub(super) async fn serve<S, A>(
     socket: S,
     remote: SocketAddr,
     certificate: Option<Arc<CertificateNames>>,
     watch: Arc<Watch>,
     protocol: &Builder<TokioExecutor>,
-    router: Router,
+    answers: A,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Answers,
 {
     let peer = Peer(Arc::new(AtOtherEnd { remote, certificate, tenants: ConnectionTenants::default() }));
-    let service = Watched { router, peer, watch: watch.clone() };
+    let served = Arc::new(Served { answers, peer, watch: watch.clone() });
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (served, http2) = (served.clone(), request.version() == Version::HTTP_2);
+        // In flight until its answer is written.
+        let guard = served.watch.request(http2);
+        async move {
+            let answer = served.answers.answer(request.map(Body::new), &served.peer).await;
+            Ok::<_, Infallible>(answer.map(|body| WatchedBody { body, _guard: guard }))
+        }
+    });
     let mut connection = pin!(protocol.serve_connection_with_upgrades(TokioIo::new(socket), service));
     let mut timer = pin!(tokio::time::sleep(watch.left()));
     let mut finishing = false;
@@ -103,51 +121,10 @@ pub(super) async fn serve<S>(
     .await;
 }
 
-/// The router as hyper's service, with every request counted until its answer is written.
-struct Watched {
-    router: Router,
-    peer: Peer,
-    watch: Arc<Watch>,
-}
-
-impl Service<hyper::Request<Incoming>> for Watched {
-    type Response = http::Response<WatchedBody>;
-    type Error = std::convert::Infallible;
-    type Future = Answering;
-
-    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
-        let guard = self.watch.request(request.version() == Version::HTTP_2);
-        let mut request: Request = request.map(Body::new);
-        request.extensions_mut().insert(self.peer.clone());
-        // A router is always ready.
-        let answer = self.router.clone().call(request);
-        Answering { answer, guard: Some(guard) }
-    }
-}
-
-/// The router at work.
-struct Answering {
-    answer: axum::routing::future::RouteFuture<std::convert::Infallible>,
-    guard: Option<InFlight>,
-}
-
-impl Future for Answering {
-    type Output = Result<http::Response<WatchedBody>, std::convert::Infallible>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let answer: Poll<Result<Response, _>> = Pin::new(&mut this.answer).poll(cx);
-        answer.map(|answer| {
-            let guard = this.guard.take();
-            answer.map(|answer| answer.map(|body| WatchedBody { body, _guard: guard }))
-        })
-    }
-}
-
 /// A body that keeps its request in flight.
 struct WatchedBody {
     body: Body,
-    _guard: Option<InFlight>,
+    _guard: InFlight,
 }
 
 impl HttpBody for WatchedBody {

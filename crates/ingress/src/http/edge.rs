@@ -20,7 +20,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{
-    HeaderName, HeaderValue, Method, StatusCode, Version,
+    HeaderName, HeaderValue, StatusCode, Version,
     header::{AUTHORIZATION, CONNECTION, EXPECT},
     request::Parts,
 };
@@ -38,7 +38,7 @@ use super::{
     errors::{ApiError, ErrorCode},
     origin, poll, publish,
     query::Query,
-    routes, settle, stream, subscribe, ticket,
+    settle, stream, subscribe, ticket,
 };
 use crate::Intake;
 
@@ -169,18 +169,23 @@ impl HttpEdge {
         self.denied(self.gate().quota_exceeded(caller, Action::Subscribe, resource, exceeded))
     }
 
-    fn authenticate(&self, parts: &Parts, operation: Operation, action: Action) -> Result<Caller, ApiError> {
+    fn authenticate(
+        &self,
+        parts: &Parts,
+        peer: &Peer,
+        operation: Operation,
+        action: Action,
+    ) -> Result<Caller, ApiError> {
         let mut values = parts.headers.get_all(AUTHORIZATION).iter();
         let authorization = values.next().map(HeaderValue::as_bytes);
         if values.next().is_some() {
             return Err(ApiError::invalid("there is more than one Authorization header"));
         }
-        let peer = parts.extensions.get::<Peer>();
         let presented = Presented {
             authorization,
-            certificate: peer.and_then(Peer::certificate),
+            certificate: peer.certificate(),
             trace: parts.headers.get("traceparent").and_then(|trace| trace.to_str().ok()),
-            remote: peer.map(Peer::remote),
+            remote: Some(peer.remote()),
             protocol: Protocol::Http,
         };
         if origin::is_foreign(&parts.headers, self.cors_origins()) {
@@ -199,11 +204,10 @@ impl HttpEdge {
     }
 
     /// Counts the connection among the tenant's, once, until it ends.
-    fn count_connection(&self, parts: &Parts, caller: &Caller, action: Action) -> Result<(), ApiError> {
+    fn count_connection(&self, peer: &Peer, caller: &Caller, action: Action) -> Result<(), ApiError> {
         if !self.gate().limits_connections(caller) {
             return Ok(());
         }
-        let Some(peer) = parts.extensions.get::<Peer>() else { return Ok(()) };
         peer.tenants()
             .count(caller.tenant(), || self.gate().connection(caller, action))
             .map_err(|denied| ApiError { closes: true, ..self.denied(denied) })
@@ -226,14 +230,11 @@ fn document(edge: &HttpEdge) -> Response {
 }
 
 /// Answers a request of a route.
-pub(super) async fn handle(edge: &HttpEdge, operation: Operation, request: Request) -> Response {
-    if request.method() == Method::HEAD {
-        return routes::method_not_allowed(request).await;
-    }
+pub(super) async fn handle(edge: &HttpEdge, operation: Operation, request: Request, peer: &Peer) -> Response {
     if operation == Operation::Document {
         return document(edge);
     }
-    match AssertUnwindSafe(answer(edge, operation, request)).catch_unwind().await {
+    match AssertUnwindSafe(answer(edge, operation, request, peer)).catch_unwind().await {
         Ok(response) => response,
         Err(panic) => {
             let what = panic.downcast_ref::<&str>().copied().map(str::to_owned);
@@ -244,10 +245,10 @@ pub(super) async fn handle(edge: &HttpEdge, operation: Operation, request: Reque
     }
 }
 
-async fn answer(edge: &HttpEdge, operation: Operation, request: Request) -> Response {
+async fn answer(edge: &HttpEdge, operation: Operation, request: Request, peer: &Peer) -> Response {
     let (parts, mut body) = request.into_parts();
     let mut body_asked_for = false;
-    match run(edge, operation, &parts, &mut body, &mut body_asked_for).await {
+    match run(edge, operation, &parts, peer, &mut body, &mut body_asked_for).await {
         Ok(response) => response,
         Err(error) => refuse(error, &parts, body, body_asked_for).await,
     }
@@ -257,6 +258,7 @@ async fn run(
     edge: &HttpEdge,
     operation: Operation,
     parts: &Parts,
+    peer: &Peer,
     body: &mut Body,
     body_asked_for: &mut bool,
 ) -> Result<Response, ApiError> {
@@ -265,8 +267,8 @@ async fn run(
         return Err(ApiError::new(ErrorCode::NotReady, "the server is starting or stopping"));
     }
     let Some(action) = operation.action() else { return Ok(document(edge)) };
-    let caller = edge.authenticate(parts, operation, action)?;
-    edge.count_connection(parts, &caller, action)?;
+    let caller = edge.authenticate(parts, peer, operation, action)?;
+    edge.count_connection(peer, &caller, action)?;
     inner.bodies.check_declared(&parts.headers, body)?;
     let is_signed = edge.gate().asks_for_signatures();
     if is_signed {
@@ -282,18 +284,19 @@ async fn run(
         Verified { caller, by_event: false }
     };
     let caller = &verified.caller;
+    // In boxes: a publish does not carry around the room that these take.
     match operation {
         Operation::Publish => publish::publish(edge, &verified, parts, body).await,
         Operation::PublishBatch => publish::publish_batch(edge, &verified, parts, body).await,
-        Operation::Subscribe => subscribe::subscribe(edge, caller, &body.bytes).await,
-        Operation::Unsubscribe => subscribe::unsubscribe(edge, caller, &body.bytes).await,
-        Operation::Poll => poll::poll(edge, caller, parts).await,
-        Operation::Stream => stream::stream(edge, caller, parts).await,
+        Operation::Subscribe => Box::pin(subscribe::subscribe(edge, caller, &body.bytes)).await,
+        Operation::Unsubscribe => Box::pin(subscribe::unsubscribe(edge, caller, &body.bytes)).await,
+        Operation::Poll => Box::pin(poll::poll(edge, caller, parts)).await,
+        Operation::Stream => Box::pin(stream::stream(edge, caller, parts)).await,
         Operation::Ticket => ticket::ticket(edge, caller, &body.bytes),
-        Operation::Ack => settle::ack(edge, caller, &body.bytes).await,
-        Operation::Nack => settle::nack(edge, caller, &body.bytes).await,
-        Operation::Extend => settle::extend(edge, caller, &body.bytes).await,
-        Operation::Reject => settle::reject(edge, caller, &body.bytes).await,
+        Operation::Ack => Box::pin(settle::ack(edge, caller, &body.bytes)).await,
+        Operation::Nack => Box::pin(settle::nack(edge, caller, &body.bytes)).await,
+        Operation::Extend => Box::pin(settle::extend(edge, caller, &body.bytes)).await,
+        Operation::Reject => Box::pin(settle::reject(edge, caller, &body.bytes)).await,
         Operation::Document => Ok(document(edge)),
     }
 }

@@ -1,23 +1,25 @@
-//! The routes of the traffic port, as a table. The router, the `Allow` header and the API document come from it.
+//! The routes of the traffic port, as a table. Routing, the `Allow` header and the API document come from it.
 //!
 //! Paths match exactly. A known path with another method is 405 with `Allow`, anything else 404, both as JSON.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use axum::{
-    Router,
+    body::Body,
     extract::Request,
     response::{IntoResponse, Response},
-    routing::{MethodFilter, on},
 };
 use http::{
     HeaderValue, Method,
-    header::{ALLOW, RETRY_AFTER},
+    header::{ALLOW, CONTENT_LENGTH, RETRY_AFTER},
 };
+use http_body::Body as _;
 use mesh_gate::Action;
+use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::{
+    Answers, Peer,
     edge::{HttpEdge, handle, refuse},
     errors::{ApiError, ErrorCode},
 };
@@ -161,24 +163,52 @@ pub const ROUTES: &[Route] = &[
     },
 ];
 
-/// The router of the traffic port.
-pub fn router(edge: &HttpEdge) -> Router {
-    let mut router = Router::new();
-    for route in ROUTES {
-        let method = MethodFilter::try_from(route.method.clone()).expect("the table has standard methods");
-        let edge = edge.clone();
-        let operation = route.operation;
-        let handler = move |request: Request| {
-            let edge = edge.clone();
-            async move { handle(&edge, operation, request).await }
-        };
-        router = router.route(route.path, on(method, handler));
+/// The traffic port: finds a request's route in the table and has the edge answer it.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    edge: HttpEdge,
+    cors: Option<CorsLayer>,
+}
+
+impl Traffic {
+    /// The traffic port before an edge.
+    pub fn new(edge: HttpEdge) -> Self {
+        let cors = cors(edge.cors_origins());
+        Self { edge, cors }
     }
-    let router = router.fallback(not_found).method_not_allowed_fallback(method_not_allowed);
-    match cors(edge.cors_origins()) {
-        Some(layer) => router.layer(layer),
-        None => router,
+}
+
+impl Answers for Traffic {
+    async fn answer(&self, request: Request, peer: &Peer) -> Response {
+        let Some(cors) = &self.cors else { return route(&self.edge, request, peer).await };
+        let routed = service_fn(async |request| Ok::<_, Infallible>(route(&self.edge, request, peer).await));
+        match cors.layer(routed).oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
     }
+}
+
+async fn route(edge: &HttpEdge, request: Request, peer: &Peer) -> Response {
+    let (method, path) = (request.method(), request.uri().path());
+    if let Some(route) = ROUTES.iter().find(|route| route.path == path && route.method == *method) {
+        return handle(edge, route.operation, request, peer).await;
+    }
+    let is_head = method == Method::HEAD;
+    let answer = match ROUTES.iter().any(|route| route.path == path) {
+        true => method_not_allowed(request).await,
+        false => not_found(request).await,
+    };
+    if is_head { without_body(answer) } else { answer }
+}
+
+/// An answer to HEAD: it says how long its body would be and has none.
+fn without_body(answer: Response) -> Response {
+    let (mut parts, body) = answer.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        parts.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(parts, Body::empty())
 }
 
 /// What lets pages of other origins call; `None`: no origin may.

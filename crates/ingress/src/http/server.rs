@@ -1,4 +1,4 @@
-//! The HTTP server: binds, accepts, serves a router, and drains.
+//! The HTTP server: binds, accepts, lets requests be answered, and drains.
 //!
 //! It takes a bounded number of connections; more of them wait in the system's queue. When the system gives
 //! no more file handles it waits before it tries again. Told to stop, it accepts nothing more, lets every
@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use axum::Router;
 use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
@@ -24,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    connection,
+    Answers, connection,
     connections::Connections,
     socket::WatchedSocket,
     tls::Tls,
@@ -129,9 +128,9 @@ impl HttpServer {
     ///
     /// # Errors
     /// When the bound socket cannot be used at all.
-    pub async fn serve(
+    pub async fn serve<A: Answers>(
         self,
-        router: Router,
+        answers: A,
         clock: Clock,
         signals: HttpServerSignals,
         stop: Stop,
@@ -143,7 +142,7 @@ impl HttpServer {
             tls: settings.tls.clone(),
             handshake: settings.patience.head,
             connections: Connections::new(signals.connections.clone()),
-            router,
+            answers,
             clock,
             signals,
             tasks: Tasks::new(),
@@ -169,13 +168,13 @@ impl HttpServer {
 }
 
 /// What a running server shares with its connections.
-struct Running {
+struct Running<A> {
     protocol: Builder<TokioExecutor>,
     tls: Option<Arc<Tls>>,
     /// How long a TLS handshake may take.
     handshake: Duration,
     connections: Arc<Connections>,
-    router: Router,
+    answers: A,
     clock: Clock,
     signals: HttpServerSignals,
     tasks: Tasks,
@@ -203,7 +202,12 @@ fn protocol(settings: &HttpServerSettings) -> Builder<TokioExecutor> {
     protocol
 }
 
-async fn accept(listener: &TcpListener, settings: &HttpServerSettings, running: &Arc<Running>, stop: &Stop) {
+async fn accept<A: Answers>(
+    listener: &TcpListener,
+    settings: &HttpServerSettings,
+    running: &Arc<Running<A>>,
+    stop: &Stop,
+) {
     let places = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
     let backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1), 0.2);
     let mut failures = 0;
@@ -240,8 +244,8 @@ async fn accept(listener: &TcpListener, settings: &HttpServerSettings, running: 
     }
 }
 
-fn start(
-    running: &Arc<Running>,
+fn start<A: Answers>(
+    running: &Arc<Running<A>>,
     stream: TcpStream,
     remote: SocketAddr,
     watch: Arc<Watch>,
@@ -256,9 +260,9 @@ fn start(
     running.tasks.spawn("http connection", async move {
         let _listed = listed;
         let socket = WatchedSocket::new(stream, watch.clone(), place);
-        let (protocol, router) = (&served.protocol, served.router.clone());
+        let (protocol, answers) = (&served.protocol, served.answers.clone());
         match &served.tls {
-            None => connection::serve(socket, remote, None, watch, protocol, router).await,
+            None => connection::serve(socket, remote, None, watch, protocol, answers).await,
             Some(tls) => {
                 let shaken = tokio::select! {
                     shaken = tokio::time::timeout(served.handshake, tls.accept(socket)) => shaken,
@@ -266,7 +270,7 @@ fn start(
                 };
                 match shaken {
                     Ok(Ok((stream, certificate))) => {
-                        connection::serve(stream, remote, certificate, watch, protocol, router).await;
+                        connection::serve(stream, remote, certificate, watch, protocol, answers).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS handshake"),
                     Err(_elapsed) => tracing::debug!(%remote, "the TLS handshake took too long"),

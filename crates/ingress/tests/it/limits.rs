@@ -173,6 +173,17 @@ async fn http_2_is_spoken_by_prior_knowledge() {
     assert_eq!((response.status().as_u16(), response.version()), (202, http::Version::HTTP_2));
     let body = response.into_body().collect().await.expect("a body").to_bytes();
     assert!(body.starts_with(b"{\"status\":\"accepted\""));
+    // A HEAD is answered without a body here too, and says how long it would be.
+    for (path, status) in [("/events/poll?clientId=c", 405), ("/nothing", 404)] {
+        let request = http::Request::head(format!("http://{}{path}", mesh.address));
+        let request = request.body(Full::new(bytes::Bytes::new())).expect("a request");
+        let response = sender.send_request(request).await.expect("an answer");
+        assert_eq!(response.status().as_u16(), status, "{path}");
+        let length = response.headers()["content-length"].to_str().expect("text").parse::<u64>();
+        assert!(length.is_ok_and(|length| length > 0), "{path}");
+        let body = response.into_body().collect().await.expect("no body").to_bytes();
+        assert!(body.is_empty(), "{path}: {body:?}");
+    }
     drop(sender);
     mesh.shut_down().await;
 }

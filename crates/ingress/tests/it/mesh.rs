@@ -11,7 +11,7 @@ use mesh_frame::{InstanceId, TenantId};
 use mesh_gate::SecurityGate;
 use mesh_ingress::{
     http::{
-        HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Readiness, router,
+        HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Readiness, Traffic,
     },
     intake::{Intake, IntakeSettings, IntakeSignals},
 };
@@ -125,7 +125,7 @@ impl Mesh {
         tasks.spawn("tick", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         let serving =
-            server.serve(router(&edge), clock, HttpServerSignals::new("http", &signals), stop.clone());
+            server.serve(Traffic::new(edge), clock, HttpServerSignals::new("http", &signals), stop.clone());
         tasks.spawn("serve", async move { serving.await.expect("the socket is fine") });
         readiness.open();
         Self { address, readiness, signals, storage, log, groups, dispatcher, stop, tasks, _home: home }

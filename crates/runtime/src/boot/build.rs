@@ -13,7 +13,7 @@ use mesh_gate::FileAuditSink;
 use mesh_ingress::{
     http::{
         BodyLimits, HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Patience,
-        Readiness, Tls,
+        Readiness, Tls, Traffic,
     },
     intake::{Intake, IntakeSettings, IntakeSignals},
 };
@@ -70,7 +70,7 @@ pub(super) struct Built {
     pub(super) stream_tasks: Tasks,
     pub(super) groups: Groups,
     pub(super) traffic: HttpServer,
-    pub(super) traffic_router: axum::Router,
+    pub(super) traffic_answers: Traffic,
     pub(super) traffic_signals: HttpServerSignals,
     pub(super) admin: HttpServer,
     pub(super) admin_router: axum::Router,
@@ -207,7 +207,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         ..HttpEdgeSettings::default()
     };
     let edge = HttpEdge::new(intake, edge, readiness.clone(), polls_end.clone());
-    let traffic_router = mesh_ingress::http::router(&edge);
+    let traffic_answers = Traffic::new(edge);
     tracing::info!(address = %traffic.local_addr(), gate = gate.state(), tls = traffic_tls.is_some(), "traffic");
 
     let health = Health::new(readiness.clone());
@@ -241,7 +241,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         stream_tasks,
         groups,
         traffic,
-        traffic_router,
+        traffic_answers,
         traffic_signals: HttpServerSignals::new("http", &signals),
         admin,
         admin_router,

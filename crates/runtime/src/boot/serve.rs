@@ -64,10 +64,10 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
         delivery_tasks.spawn("audit events", events.store(built.storage.clone(), stop));
     }
 
-    let (traffic, router) = (built.traffic, built.traffic_router);
+    let (traffic, answers) = (built.traffic, built.traffic_answers);
     let (signals, stop) = (built.traffic_signals, traffic_tasks.stop());
     traffic_tasks.spawn("traffic", async move {
-        if let Err(error) = traffic.serve(router, clock, signals, stop).await {
+        if let Err(error) = traffic.serve(answers, clock, signals, stop).await {
             tracing::error!(%error, "the traffic port failed");
         }
     });
