@@ -48,8 +48,8 @@ impl Rig {
 
     /// Appends events with these ids to one partition and gives their offsets.
     pub async fn append(&self, partition: &Arc<Partition>, ids: &[&str]) -> Vec<Offset> {
-        let items = ids.iter().map(|id| item(partition, id)).collect();
-        self.storage.appended(self.storage.append(items)).await.expect("appended")
+        let items: Vec<_> = ids.iter().map(|id| item(partition, id)).collect();
+        self.storage.appended(self.storage.append(items)).await.expect("appended").to_vec()
     }
 
     /// The ids the driver reads from an offset on.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::{
-    Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
+    Append, Capabilities, CreateTopic, Items, LogRecord, Partition, ReadLimit, Retain, Retained,
     StoragePlugin, TopicInfo, TopicSettings,
 };
 
@@ -84,7 +84,7 @@ impl StoragePlugin for Faulty {
         self.inner.delete_topic(name)
     }
 
-    fn append(&self, items: Vec<AppendItem>) -> Append {
+    fn append(&self, items: Items) -> Append {
         match self.appends.lock().pop_front() {
             None => self.inner.append(items),
             Some(Fault::Fail(kind)) => Append::Now(Err(Self::error(kind, "appending"))),

@@ -16,8 +16,8 @@ use mesh_base::{BackendError, BackendErrorKind, Signals, UnixMillis};
 use mesh_frame::{Offset, TopicName};
 
 use crate::{
-    Append, AppendItem, Cached, Capabilities, CreateTopic, LogRecord, Partition, ReadLimit, Retain, Retained,
-    SettingsChange, StoragePlugin, Tail, Topic, TopicInfo, TopicRules, TopicSettings, Watermark,
+    Append, Appended, Cached, Capabilities, CreateTopic, Items, LogRecord, Partition, ReadLimit, Retain,
+    Retained, SettingsChange, StoragePlugin, Tail, Topic, TopicInfo, TopicRules, TopicSettings, Watermark,
     cold::ColdBudget, dedup::Deduplicator, signals::StorageSignals,
 };
 
@@ -292,15 +292,15 @@ impl Storage {
     }
 
     /// Appends all items as one atomic effect; see [`StoragePlugin::append`].
-    pub fn append(&self, items: Vec<AppendItem>) -> Append {
-        self.0.plugin.append(items)
+    pub fn append(&self, items: impl Into<Items>) -> Append {
+        self.0.plugin.append(items.into())
     }
 
     /// Waits for an append.
     ///
     /// # Errors
     /// The driver's error; `Unavailable` when the driver ended.
-    pub async fn appended(&self, append: Append) -> Result<Vec<Offset>, BackendError> {
+    pub async fn appended(&self, append: Append) -> Appended {
         let result = match append {
             Append::Now(result) => result,
             Append::Later(answer) => answer.await.unwrap_or_else(|_| {

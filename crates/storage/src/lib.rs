@@ -27,8 +27,8 @@ pub use embedded::{Embedded, EmbeddedSettings, SyncPolicy};
 pub use handle::{Announcements, Listener, Storage, StorageLimits, TopicError};
 pub use memory::Memory;
 pub use plugin::{
-    Append, AppendItem, Appended, Capabilities, CreateTopic, PartitionCount, PartitionInfo, ReadLimit,
-    Retain, Retained, StoragePlugin, TopicInfo,
+    Append, AppendItem, Appended, Capabilities, CreateTopic, Items, Offsets, PartitionCount, PartitionInfo,
+    ReadLimit, Retain, Retained, StoragePlugin, TopicInfo,
 };
 pub use record::LogRecord;
 pub use rules::{Change, SettingsChange, TopicRules, TopicSettings};

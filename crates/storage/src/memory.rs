@@ -17,9 +17,9 @@ use mesh_frame::{Event, Offset, Record, TopicName};
 use parking_lot::Mutex;
 
 use crate::{
-    Append, AppendItem, Appended, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount,
-    PartitionInfo, ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo, TopicSettings,
-    signals::StorageSignals,
+    Append, AppendItem, Appended, Capabilities, CreateTopic, Items, LogRecord, Offsets, Partition,
+    PartitionCount, PartitionInfo, ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo,
+    TopicSettings, signals::StorageSignals,
 };
 
 /// The bound a new in-memory log has: 256 MiB.
@@ -87,10 +87,13 @@ impl Memory {
         self.logs.load().get(key as usize).cloned().ok_or_else(no_partition)
     }
 
-    fn append_now(&self, items: Vec<AppendItem>) -> Appended {
-        let appended = match <[AppendItem; 1]>::try_from(items) {
-            Ok([item]) => self.append_one(item),
-            Err(items) => self.append_all(items),
+    fn append_now(&self, mut items: Items) -> Appended {
+        let appended = match items.pop() {
+            Some(item) if items.is_empty() => self.append_one(item),
+            last => {
+                items.extend(last);
+                self.append_all(items)
+            }
         };
         if self.bytes.load(Ordering::Acquire) > self.bound_bytes {
             self.shrink();
@@ -107,11 +110,11 @@ impl Memory {
         let offset = record.offset();
         self.bytes.fetch_add(record.weight() as u64, Ordering::AcqRel);
         // Still under the lock: the tail takes records in the order of their offsets.
-        self.tail.appended(&partition, vec![record]);
-        Ok(vec![offset])
+        self.tail.appended(&partition, &[record]);
+        Ok(Offsets::from_elem(offset, 1))
     }
 
-    fn append_all(&self, items: Vec<AppendItem>) -> Appended {
+    fn append_all(&self, items: Items) -> Appended {
         // Every lock is taken before the first record goes in, in the order of the partitions, so that an
         // append is one effect and two of them cannot wait for each other.
         let mut keys: Vec<u32> = items.iter().map(|item| item.partition.key()).collect();
@@ -120,7 +123,7 @@ impl Memory {
         let logs = keys.iter().map(|key| self.log(*key)).collect::<Result<Vec<_>, _>>()?;
         let mut guards: Vec<_> = logs.iter().map(|log| log.lock()).collect();
         let mut fresh: Vec<Fresh> = keys.iter().map(|_| Fresh::default()).collect();
-        let mut offsets = Vec::with_capacity(items.len());
+        let mut offsets = Offsets::with_capacity(items.len());
         let now = self.clock.now().0;
         for AppendItem { partition, event } in items {
             let place = keys.binary_search(&partition.key()).expect("its key is in the list");
@@ -133,7 +136,7 @@ impl Memory {
         // Still under the locks: the tail takes records in the order of their offsets.
         for Fresh { partition, records } in fresh {
             if let Some(partition) = partition {
-                self.tail.appended(&partition, records);
+                self.tail.appended(&partition, &records);
             }
         }
         Ok(offsets)
@@ -266,7 +269,7 @@ impl StoragePlugin for Memory {
         Ok(true)
     }
 
-    fn append(&self, items: Vec<AppendItem>) -> Append {
+    fn append(&self, items: Items) -> Append {
         Append::Now(self.append_now(items))
     }
 

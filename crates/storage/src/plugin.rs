@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use mesh_base::{BackendError, UnixMillis};
 use mesh_frame::{Event, Incarnation, Offset, TopicName};
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use crate::{LogRecord, Partition, TopicSettings};
@@ -80,8 +81,14 @@ pub struct AppendItem {
     pub event: Event,
 }
 
+/// What an append appends; most append one.
+pub type Items = SmallVec<[AppendItem; 1]>;
+
 /// The offsets of an append's items, in the order of the items.
-pub type Appended = Result<Vec<Offset>, BackendError>;
+pub type Offsets = SmallVec<[Offset; 1]>;
+
+/// What became of an append.
+pub type Appended = Result<Offsets, BackendError>;
 
 /// An append under way. When it is answered with `Ok` the events are as durable as the driver's
 /// [`Capabilities`] say; when with `Err`, none of them will be read by this process.
@@ -173,7 +180,7 @@ pub trait StoragePlugin: Send + Sync + 'static {
 
     /// Appends all items as one atomic effect. Never blocks. Records reach [`crate::Tail`] in the order of
     /// their offsets before the append is answered.
-    fn append(&self, items: Vec<AppendItem>) -> Append;
+    fn append(&self, items: Items) -> Append;
 
     /// Records at or after `from`, in order, none at or after `end`.
     ///

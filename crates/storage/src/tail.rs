@@ -105,7 +105,7 @@ impl Tail {
 
     /// Takes in records that were appended to a partition, in the order of their offsets, makes them
     /// readable and wakes whoever waits. One thread at a time a partition.
-    pub fn appended(&self, partition: &Arc<Partition>, records: Vec<Arc<LogRecord>>) {
+    pub fn appended(&self, partition: &Arc<Partition>, records: &[Arc<LogRecord>]) {
         let Some(last) = records.last() else { return };
         let end = Offset(last.offset().0 + 1);
         let count = records.len();
@@ -113,7 +113,7 @@ impl Tail {
         {
             let mut ring = partition.ring.lock();
             let end_before = partition.end();
-            for record in &records {
+            for record in records {
                 ring.push(record.clone(), end_before);
             }
             partition.raise_end(end);
@@ -124,7 +124,7 @@ impl Tail {
         if total > self.budget_bytes {
             self.evict();
         }
-        (self.announce)(partition, &records);
+        (self.announce)(partition, records);
     }
 
     /// How many bytes it holds, about.

@@ -6,7 +6,10 @@
 use mesh_base::BackendError;
 use mesh_frame::{Event, Offset, PartitionId, TenantId, TopicName};
 use mesh_gate::Admitted;
-use mesh_storage::{Append, AppendItem, Claim, Claimed, Deduplicator, EventKey, Topic, TopicError};
+use mesh_storage::{
+    Append, AppendItem, Claim, Claimed, Deduplicator, EventKey, Items, Offsets, Topic, TopicError,
+};
+use smallvec::smallvec;
 use thiserror::Error;
 
 use super::Intake;
@@ -117,7 +120,7 @@ impl Intake {
             None => topic.next_partition(),
         };
         let id = partition.id();
-        let items = vec![AppendItem { partition, event: self.with_tenant(event, tenant) }];
+        let items: Items = smallvec![AppendItem { partition, event: self.with_tenant(event, tenant) }];
         let Some(index) = self.index_of(&topic) else {
             let offsets = self.append(items).await?;
             return Ok(Place { partition: id, offset: first(&offsets), duplicate: false });
@@ -146,12 +149,12 @@ impl Intake {
             };
             AppendItem { partition, event: self.with_tenant(event, tenant) }
         };
-        let items: Vec<AppendItem> = events.into_iter().map(place).collect();
+        let items: Items = events.into_iter().map(place).collect();
         let Some(index) = self.index_of(&topic) else {
             return Ok(self.append(items).await?.len());
         };
         let (before, claimed) = self.claim(index, &topic, &items).await?;
-        let fresh: Vec<AppendItem> = items
+        let fresh: Items = items
             .into_iter()
             .zip(before)
             .filter(|(_, before)| before.is_none())
@@ -187,9 +190,9 @@ impl Intake {
     async fn append_claimed(
         &self,
         index: &Deduplicator,
-        items: Vec<AppendItem>,
+        items: Items,
         mut claimed: Claimed,
-    ) -> Result<Vec<Offset>, PublishError> {
+    ) -> Result<Offsets, PublishError> {
         let keys = claimed.submitted();
         let appended = self.append(items).await;
         if matches!(appended, Err(PublishError::Storage(_))) {
@@ -208,7 +211,7 @@ impl Intake {
         }
     }
 
-    async fn append(&self, items: Vec<AppendItem>) -> Result<Vec<Offset>, PublishError> {
+    async fn append(&self, items: Items) -> Result<Offsets, PublishError> {
         let appended = match self.storage.append(items) {
             decided @ Append::Now(_) => self.storage.appended(decided).await,
             later @ Append::Later(_) => {

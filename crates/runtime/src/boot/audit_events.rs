@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use mesh_base::{Counter, Signals, Stop};
 use mesh_frame::{Event, TopicName};
 use mesh_gate::{AuditPublisher, SinkFailed};
-use mesh_storage::{AppendItem, Storage};
+use mesh_storage::{AppendItem, Items, Storage};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -62,7 +62,7 @@ impl AuditEvents {
     async fn append(&self, storage: &Storage, events: impl Iterator<Item = Event>) -> Result<(), String> {
         let topic = storage.ensure_topic(&self.topic, true, None).await.map_err(|error| error.to_string())?;
         let partition = topic.next_partition();
-        let items = events.map(|event| AppendItem { partition: partition.clone(), event }).collect();
+        let items: Items = events.map(|event| AppendItem { partition: partition.clone(), event }).collect();
         let appended = tokio::time::timeout(PATIENCE, storage.appended(storage.append(items))).await;
         let appended = appended.map_err(|_elapsed| "the log did not answer in time".to_owned())?;
         appended.map(drop).map_err(|error| error.chain())

@@ -18,7 +18,7 @@ use mesh_rocks::{Durability, Family, FamilyKind, LocalDb, Machine, Spec, Syncer}
 use parking_lot::Mutex;
 
 use crate::{
-    Append, AppendItem, Capabilities, CreateTopic, LogRecord, Partition, PartitionCount, ReadLimit, Retain,
+    Append, Capabilities, CreateTopic, Items, LogRecord, Partition, PartitionCount, ReadLimit, Retain,
     Retained, StoragePlugin, Tail, TopicInfo, TopicSettings, Watermark,
 };
 
@@ -176,7 +176,7 @@ impl StoragePlugin for Embedded {
         Ok(true)
     }
 
-    fn append(&self, items: Vec<AppendItem>) -> Append {
+    fn append(&self, items: Items) -> Append {
         self.writer.append(items)
     }
 

@@ -15,14 +15,14 @@ use rocksdb::WriteBatch;
 use tokio::sync::oneshot;
 
 use super::{NAME, catalog, keys};
-use crate::{Append, AppendItem, Appended, LogRecord, Partition, PartitionInfo, Tail};
+use crate::{Append, AppendItem, Appended, Items, LogRecord, Offsets, Partition, PartitionInfo, Tail};
 
 /// A batch takes no further append once it holds this many events or bytes.
 const BATCH_EVENTS: usize = 4_096;
 const BATCH_BYTES: usize = 8 << 20;
 
 enum Job {
-    Append { items: Vec<AppendItem>, done: oneshot::Sender<Appended> },
+    Append { items: Items, done: oneshot::Sender<Appended> },
     Know { partitions: Vec<PartitionInfo>, done: Sender<()> },
     Forget { keys: Vec<u32>, done: Sender<()> },
     RaiseEnd { key: u32, at_least: Offset, done: Sender<()> },
@@ -54,7 +54,7 @@ impl Writer {
         Ok(Self { jobs, thread: Mutex::new(Some(thread)) })
     }
 
-    pub(super) fn append(&self, items: Vec<AppendItem>) -> Append {
+    pub(super) fn append(&self, items: Items) -> Append {
         let (done, answer) = oneshot::channel();
         match self.jobs.send(Job::Append { items, done }) {
             Ok(()) => Append::Later(answer),
@@ -141,7 +141,7 @@ struct State {
 struct Gathered {
     batch: WriteBatch,
     events: usize,
-    answers: Vec<(oneshot::Sender<Appended>, Vec<Offset>)>,
+    answers: Vec<(oneshot::Sender<Appended>, Offsets)>,
     fresh: Vec<(Arc<Partition>, Vec<Arc<LogRecord>>)>,
     places: HashMap<u32, usize>,
 }
@@ -201,7 +201,7 @@ impl State {
         true
     }
 
-    fn gather(&mut self, gathered: &mut Gathered, items: Vec<AppendItem>, done: oneshot::Sender<Appended>) {
+    fn gather(&mut self, gathered: &mut Gathered, items: Items, done: oneshot::Sender<Appended>) {
         if items.iter().any(|item| !self.ends.contains_key(&item.partition.key())) {
             let refused = BackendError::new(BackendErrorKind::Refused, NAME, "appending")
                 .with_source("the topic was deleted");
@@ -210,7 +210,7 @@ impl State {
         }
         let now = self.clock.now().0;
         let records = self.db.family(keys::RECORDS);
-        let mut offsets = Vec::with_capacity(items.len());
+        let mut offsets = Offsets::with_capacity(items.len());
         for AppendItem { partition, event } in items {
             let end = self.ends.get_mut(&partition.key()).expect("checked above");
             end.accepted_at_ms = end.accepted_at_ms.max(now);
@@ -241,7 +241,7 @@ impl State {
         match self.db.write(gathered.batch, self.durability) {
             Ok(()) => {
                 for (partition, records) in gathered.fresh {
-                    self.tail.appended(&partition, records);
+                    self.tail.appended(&partition, &records);
                 }
                 for (done, offsets) in gathered.answers {
                     // A publisher that gave up has its event stored all the same.
