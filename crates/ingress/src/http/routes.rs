@@ -180,12 +180,19 @@ impl Traffic {
 
 impl Answers for Traffic {
     async fn answer(&self, request: Request, peer: &Peer) -> Response {
-        let Some(cors) = &self.cors else { return route(&self.edge, request, peer).await };
-        let routed = service_fn(async |request| Ok::<_, Infallible>(route(&self.edge, request, peer).await));
-        match cors.layer(routed).oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
+        // In boxes: a connection keeps the room for a request's future for as long as it is open, an idle stream too.
+        match &self.cors {
+            None => Box::pin(route(&self.edge, request, peer)).await,
+            Some(cors) => Box::pin(with_cors(cors, &self.edge, request, peer)).await,
         }
+    }
+}
+
+async fn with_cors(cors: &CorsLayer, edge: &HttpEdge, request: Request, peer: &Peer) -> Response {
+    let routed = service_fn(async |request| Ok::<_, Infallible>(route(edge, request, peer).await));
+    match cors.layer(routed).oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
     }
 }
 
