@@ -1,11 +1,12 @@
 //! Mechanisms without a domain noun: the clock, named tasks, backoff, the one backend error, the
-//! drop-guard lease and the metric registry. An operator recognises none of these types; everything
+//! drop-guard lease, the map for readers and the metric registry. An operator recognises none of these types; everything
 //! in the project may use them and they use nothing of ours.
 
 mod backend;
 mod backoff;
 mod clock;
 mod lease;
+mod read_map;
 mod signals;
 mod tasks;
 
@@ -13,5 +14,6 @@ pub use backend::{BackendError, BackendErrorKind};
 pub use backoff::Backoff;
 pub use clock::{Clock, UnixMillis};
 pub use lease::Lease;
+pub use read_map::ReadMap;
 pub use signals::{Counter, CounterFamily, Gauge, Signals};
 pub use tasks::{Stop, Tasks};

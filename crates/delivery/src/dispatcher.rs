@@ -167,20 +167,35 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn add(&mut self, group: &Arc<Group>) {
+        self.by_topic.add(group);
+        self.enter(group);
+    }
+
+    /// Puts a group in the place of the one that it follows, which is closed.
+    pub(crate) fn replace(&mut self, old: &Arc<Group>, next: &Arc<Group>) {
+        self.by_topic.replace(old, next);
+        self.leave(old);
+        self.enter(next);
+    }
+
+    /// Takes out a group that is closed.
+    pub(crate) fn remove(&mut self, group: &Arc<Group>) {
+        self.by_topic.remove(group);
+        self.leave(group);
+    }
+
+    fn enter(&mut self, group: &Arc<Group>) {
         self.by_number.insert(group.number, group.clone());
         self.by_id.insert(group.id.clone(), group.clone());
-        self.by_topic.add(group);
         let (groups, backlog) = self.backlogs.entry(group.id.tenant.clone()).or_default();
         *groups += 1;
         group.backlog.get_or_init(|| backlog.clone());
         group.tell_backlog(&group.state.lock());
     }
 
-    /// Takes out a group that is closed.
-    pub(crate) fn remove(&mut self, group: &Arc<Group>) {
+    fn leave(&mut self, group: &Arc<Group>) {
         self.by_number.remove(&group.number);
         self.by_id.remove(&group.id);
-        self.by_topic.remove(group);
         group.tell_backlog(&group.state.lock());
         if let Some((groups, _)) = self.backlogs.get_mut(&group.id.tenant) {
             *groups -= 1;

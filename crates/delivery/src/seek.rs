@@ -176,11 +176,7 @@ impl Groups {
         }
         // Whether or not it could be read: the ticker looks at it soon.
         inner.schedule.no_later_than(&next, inner.clock.now().plus(Duration::from_millis(500)));
-        {
-            let mut groups = inner.groups.write();
-            groups.remove(old);
-            groups.add(&next);
-        }
+        inner.groups.write().replace(old, &next);
         inner.clients.follow(&old.id.tenant, &clients, old, &next);
         for client in &clients {
             inner.followed_with_stream(&old.id.tenant, client, old, &next);

@@ -3,16 +3,12 @@
 //! It knows every topic, appends, serves reads from memory, and warms the caches off the async workers.
 //! Topics are made here, once, whoever asks first.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
 };
 
-use arc_swap::ArcSwap;
-use mesh_base::{BackendError, BackendErrorKind, Signals, UnixMillis};
+use mesh_base::{BackendError, BackendErrorKind, ReadMap, Signals, UnixMillis};
 use mesh_frame::{Offset, TopicName};
 
 use crate::{
@@ -69,8 +65,7 @@ struct Inner {
     plugin: Arc<dyn StoragePlugin>,
     tail: Arc<Tail>,
     limits: StorageLimits,
-    /// Read for every event: readers must not take turns. Replaced by whoever holds `creating`.
-    topics: ArcSwap<HashMap<TopicName, Arc<Topic>>>,
+    topics: ReadMap<TopicName, Arc<Topic>>,
     creating: tokio::sync::Mutex<()>,
     watermark: Option<Arc<Watermark>>,
     signals: StorageSignals,
@@ -111,12 +106,12 @@ impl Storage {
         signals: &Signals,
     ) -> Result<Self, BackendError> {
         let topic = |info: &TopicInfo| (info.name.clone(), Topic::new(info, limits.rules));
-        let topics: HashMap<_, _> = plugin.topics()?.iter().map(topic).collect();
+        let topics = plugin.topics()?.iter().map(topic).collect();
         Ok(Self(Arc::new(Inner {
             plugin,
             tail,
             limits,
-            topics: ArcSwap::from_pointee(topics),
+            topics,
             creating: tokio::sync::Mutex::new(()),
             watermark,
             signals: StorageSignals::new(signals),
@@ -133,12 +128,12 @@ impl Storage {
 
     /// The topic of that name, when there is one.
     pub fn topic(&self, name: &TopicName) -> Option<Arc<Topic>> {
-        self.0.topics.load().get(name).cloned()
+        self.0.topics.get(name)
     }
 
     /// Every topic.
     pub fn topics(&self) -> Vec<Arc<Topic>> {
-        self.0.topics.load().values().cloned().collect()
+        self.0.topics.values()
     }
 
     /// The topic of that name, made with `partitions` (default: the limit's) when there is none and
@@ -176,7 +171,7 @@ impl Storage {
         if let Some(topic) = self.topic(name) {
             return Ok(topic);
         }
-        if self.0.topics.load().len() >= self.0.limits.topics {
+        if self.0.topics.len() >= self.0.limits.topics {
             return Err(TopicError::TooMany(self.0.limits.topics));
         }
         let partitions = partitions.unwrap_or(self.0.limits.partitions);
@@ -187,9 +182,7 @@ impl Storage {
             .map_err(|source| TopicError::Backend { topic: name.clone(), source })?;
         let (CreateTopic::Created(info) | CreateTopic::AlreadyThere(info)) = created;
         let topic = Topic::new(&info, self.0.limits.rules);
-        self.replace_topics(|topics| {
-            topics.insert(name.clone(), topic.clone());
-        });
+        self.0.topics.insert(name.clone(), topic.clone());
         Ok(topic)
     }
 
@@ -268,17 +261,9 @@ impl Storage {
     /// When the log cannot be written.
     pub async fn delete_topic(&self, name: &TopicName) -> Result<bool, BackendError> {
         let _one_at_a_time = self.0.creating.lock().await;
-        self.replace_topics(|topics| {
-            topics.remove(name);
-        });
+        self.0.topics.remove(name);
         let asked = name.clone();
         self.blocking("deleting a topic", move |plugin| plugin.delete_topic(&asked)).await
-    }
-
-    fn replace_topics(&self, change: impl FnOnce(&mut HashMap<TopicName, Arc<Topic>>)) {
-        let mut topics = HashMap::clone(&self.0.topics.load());
-        change(&mut topics);
-        self.0.topics.store(Arc::new(topics));
     }
 
     /// Whether the disk watermark stops publishing now.

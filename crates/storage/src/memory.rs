@@ -37,6 +37,8 @@ pub struct Memory {
     tail: Arc<Tail>,
     bound_bytes: u64,
     bytes: AtomicU64,
+    /// Whoever drops what is too much; one is enough.
+    shrinking: Mutex<()>,
     dropped: Counter,
     catalog: Mutex<Catalog>,
     /// By the key of their partition. Read for every event: readers must not take turns. Replaced by whoever holds
@@ -77,6 +79,7 @@ impl Memory {
             tail,
             bound_bytes,
             bytes: AtomicU64::new(0),
+            shrinking: Mutex::default(),
             dropped,
             catalog: Mutex::default(),
             logs: ArcSwap::default(),
@@ -152,6 +155,7 @@ impl Memory {
     }
 
     fn shrink(&self) {
+        let Some(_one) = self.shrinking.try_lock() else { return };
         let logs = self.logs.load();
         let enough = self.bound_bytes - (self.bound_bytes / DROPPED_SHARE).min(MOST_DROPPED);
         loop {

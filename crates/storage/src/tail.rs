@@ -68,8 +68,18 @@ impl Ring {
 /// [`MOST_FREED`] bytes.
 const FREED_SHARE: u64 = 64;
 const MOST_FREED: u64 = 256 << 10;
-/// So many records that were cached one after another in one partition leave together.
+/// Records that were cached one after another in one partition leave together: at most so many, and of what is freed
+/// at once at most this share, so that the newest stay.
 const TOGETHER: u32 = 64;
+const TOGETHER_SHARE: u64 = 4;
+
+/// Records of one partition that were cached one after another.
+struct Together {
+    partition: Arc<Partition>,
+    records: u32,
+    /// What they weigh.
+    bytes: u64,
+}
 
 /// Told of every append to a partition, before its publisher is.
 type Announce = Box<dyn Fn(&Partition, &[Arc<LogRecord>]) + Send + Sync>;
@@ -78,7 +88,7 @@ type Announce = Box<dyn Fn(&Partition, &[Arc<LogRecord>]) + Send + Sync>;
 pub struct Tail {
     budget_bytes: u64,
     bytes: AtomicU64,
-    order: Mutex<VecDeque<(Arc<Partition>, u32)>>,
+    order: Mutex<VecDeque<Together>>,
     announce: Announce,
 }
 
@@ -119,8 +129,10 @@ impl Tail {
             partition.raise_end(end);
         }
         let taken = u32::try_from(count).expect("an append holds fewer records than that");
-        self.put_in_order(partition, taken);
-        let total = self.bytes.fetch_add(weight as u64, Ordering::AcqRel) + weight as u64;
+        let weight = weight as u64;
+        // Before they can leave again.
+        let total = self.bytes.fetch_add(weight, Ordering::AcqRel) + weight;
+        self.put_in_order(partition, taken, weight);
         if total > self.budget_bytes {
             self.evict();
         }
@@ -132,24 +144,38 @@ impl Tail {
         self.bytes.load(Ordering::Acquire)
     }
 
-    fn put_in_order(&self, partition: &Arc<Partition>, records: u32) {
+    /// What is freed at once when the budget is passed, at least.
+    fn freed_at_once(&self) -> u64 {
+        (self.budget_bytes / FREED_SHARE).min(MOST_FREED)
+    }
+
+    fn put_in_order(&self, partition: &Arc<Partition>, records: u32, bytes: u64) {
+        let most = self.freed_at_once() / TOGETHER_SHARE;
         let mut order = self.order.lock();
         match order.back_mut() {
-            Some((last, count)) if *count < TOGETHER && Arc::ptr_eq(last, partition) => *count += records,
-            _ => order.push_back((partition.clone(), records)),
+            Some(last)
+                if last.records < TOGETHER
+                    && last.bytes + bytes <= most
+                    && Arc::ptr_eq(&last.partition, partition) =>
+            {
+                last.records += records;
+                last.bytes += bytes;
+            }
+            _ => order.push_back(Together { partition: partition.clone(), records, bytes }),
         }
     }
 
     fn evict(&self) {
-        let enough = self.budget_bytes - (self.budget_bytes / FREED_SHARE).min(MOST_FREED);
+        let enough = self.budget_bytes - self.freed_at_once();
         while self.bytes() > enough {
-            let Some((partition, count)) = self.order.lock().pop_front() else { return };
+            let Some(Together { partition, records, bytes }) = self.order.lock().pop_front() else { return };
             let left: Vec<Arc<LogRecord>> = {
                 let mut ring = partition.ring.lock();
-                (0..count).map_while(|_| ring.pop()).collect()
+                (0..records).map_while(|_| ring.pop()).collect()
             };
-            let freed: usize = left.iter().map(|record| record.weight()).sum();
-            self.bytes.fetch_sub(freed as u64, Ordering::AcqRel);
+            self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+            // Freed when the ring is open again.
+            drop(left);
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
-use mesh_base::{BackendErrorKind, Signals};
+use mesh_base::{BackendErrorKind, Signals, Tasks};
 use mesh_delivery::{
     AskedSettings, Change, GroupError, GroupKind, GroupSelector, LetterSelector, Mode, PollError,
     SettingsChange, SettleOutcome, StartAt, SubscribeError, TopicMade, TopicsError,
@@ -379,4 +382,24 @@ async fn series_of_groups_are_bounded_and_the_rest_is_summed() {
     let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
     assert_eq!((series("eventmesh_group_lag{"), series("eventmesh_topic_lag{")), (1_000, 1));
     assert!(text.contains(r#"eventmesh_topic_lag{topic="t"} 6"#), "three groups of two events are summed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_group_that_is_sought_is_never_missing_from_its_topic() {
+    // What retention may drop depends on it.
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
+    let (done, missing) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let (dispatcher, is_done, count) = (rig.dispatcher.clone(), done.clone(), missing.clone());
+    let looking = Tasks::thread("looking", move || {
+        while !is_done.load(Ordering::Relaxed) {
+            count.fetch_add(u32::from(dispatcher.positions(&topic()).is_empty()), Ordering::Relaxed);
+        }
+    });
+    for _ in 0..200 {
+        rig.groups.seek(&group("default"), &StartAt::Earliest, false).await.expect("sought");
+    }
+    done.store(true, Ordering::Relaxed);
+    looking.join().expect("it looked");
+    assert_eq!(missing.load(Ordering::Relaxed), 0);
 }
