@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     backlog::Backlog,
     lane::{AckMode, Lane, Member, Source, Terms, Verdict, Windows},
-    letters::{group_tag, replay_verdict},
+    letters::{ReplayTag, replay_verdict},
     settings::Settings,
     stream::{GroupStreams, Parcel, Stream},
 };
@@ -69,7 +69,7 @@ pub struct Group {
 #[derive(Debug)]
 pub(crate) struct GroupState {
     /// What a replayed copy says that is for this group.
-    pub(crate) replay_tag: String,
+    pub(crate) replay_tag: ReplayTag,
     pub(crate) settings: Settings,
     pub(crate) terms: Terms,
     pub(crate) members: HashMap<ClientId, Membership>,
@@ -100,7 +100,7 @@ impl Group {
         settings: Settings,
         terms: Terms,
     ) -> Arc<Self> {
-        let replay_tag = group_tag(&id);
+        let replay_tag = ReplayTag::of(&id, number);
         Arc::new(Self {
             id,
             number,
@@ -361,7 +361,12 @@ pub(crate) fn kind_of(settings: &Settings) -> GroupKind {
 }
 
 /// Whether a group wants a record now.
-pub(crate) fn verdict(replay_tag: &str, settings: &Settings, record: &LogRecord, now: UnixMillis) -> Verdict {
+pub(crate) fn verdict(
+    replay_tag: &ReplayTag,
+    settings: &Settings,
+    record: &LogRecord,
+    now: UnixMillis,
+) -> Verdict {
     let stored = record.record();
     let wanted = || settings.filters.iter().all(|filter| filter.matches(&stored.event));
     if let Some(verdict) = replay_verdict(replay_tag, record, now) {

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    ops::Bound,
     sync::Arc,
     time::Duration,
 };
@@ -15,7 +16,7 @@ use mesh_frame::{Offset, PartitionId, format_timestamp};
 use mesh_rocks::Durability;
 use mesh_state::{
     positions::{EndReason, PositionBatch, Row},
-    shared::{DeadLetter, DeadLetterBody, DeadLetterStore, Unknown},
+    shared::{DeadLetter, DeadLetterBody, DeadLetterStore, Recorded, Replaced, Unknown},
 };
 use mesh_storage::AppendItem;
 
@@ -26,8 +27,9 @@ use crate::{
     settle::{Committing, Confirm},
 };
 
-/// At most this many at a time.
+/// At most about this many at a time, and of one lane.
 const AT_ONCE: usize = 64;
+const AT_ONCE_OF_A_LANE: usize = 16;
 
 /// A condemned delivery.
 #[derive(Clone)]
@@ -56,6 +58,7 @@ impl ReliableDispatcher {
         let mut bodies: HashMap<Place, DeadLetterBody> = HashMap::new();
         let mut failures = 0;
         let mut again: BTreeSet<u64> = BTreeSet::new();
+        let mut last = 0;
         while !stop.is_signalled() {
             again.extend(std::mem::take(&mut *inner.condemned.lock()));
             if again.is_empty() || failures > 0 {
@@ -68,7 +71,7 @@ impl ReliableDispatcher {
                 }
                 again.extend(std::mem::take(&mut *inner.condemned.lock()));
             }
-            let found = inner.find_condemned(&again);
+            let found = inner.find_condemned(&again, &mut last);
             if found.is_empty() {
                 again.clear();
                 failures = 0;
@@ -76,33 +79,34 @@ impl ReliableDispatcher {
             }
             let results = inner.bury_all(&found, &mut bodies).await;
             let failed = results.iter().filter(|result| result.is_err()).count();
-            if failed == 0 {
-                failures = 0;
-            } else {
-                if failures == 0
-                    && let Some(error) = results.iter().find_map(|result| result.as_ref().err())
-                {
-                    tracing::error!(error = %error.chain(), failed, "dead letters cannot be stored; they stay pending and are tried again");
-                }
-                failures += 1;
+            if failures == 0
+                && let Some(error) = results.iter().find_map(|result| result.as_ref().err())
+            {
+                tracing::error!(error = %error.chain(), failed, "dead letters cannot be stored; they stay pending and are tried again");
             }
+            failures = match failed {
+                0 => 0,
+                // Those that cannot be stored hold up no others for long.
+                some if some < results.len() => 1,
+                _ => failures + 1,
+            };
         }
     }
 }
 
 impl Inner {
-    fn find_condemned(&self, groups: &BTreeSet<u64>) -> Vec<Condemned> {
+    /// What is next, group by group, beginning behind the one that came last: no group waits for another's.
+    fn find_condemned(&self, groups: &BTreeSet<u64>, last: &mut u64) -> Vec<Condemned> {
         let mut found = Vec::new();
-        for group in groups.iter().filter_map(|number| self.group(*number)) {
+        let behind = (Bound::Excluded(*last), Bound::Unbounded);
+        let in_turn: Vec<u64> = groups.range(behind).chain(groups.range(..=*last)).copied().collect();
+        for group in in_turn.into_iter().filter_map(|number| self.group(number)) {
+            *last = group.number;
             let state = group.state.lock();
             for lane in &state.lanes {
                 let id = lane.partition.id();
-                found.extend(lane.lane.condemned().take(AT_ONCE).map(|(offset, reason, row)| Condemned {
-                    group: group.clone(),
-                    partition: id,
-                    offset,
-                    reason,
-                    row,
+                found.extend(lane.lane.condemned().take(AT_ONCE_OF_A_LANE).map(|(offset, reason, row)| {
+                    Condemned { group: group.clone(), partition: id, offset, reason, row }
                 }));
             }
             if found.len() >= AT_ONCE {
@@ -175,7 +179,7 @@ impl Inner {
             instance: self.instance.clone(),
             unknown: Unknown::default(),
         };
-        if let Err(error) = self.dead_letters.record(letter).await {
+        if let Err(error) = self.record_letter(letter).await {
             return (Some(body), Err(error.into()));
         }
         self.letter_times.added(&condemned.group.id.topic, condemned.row.at.0);
@@ -187,6 +191,21 @@ impl Inner {
                 (None, Ok(()))
             }
             Err(error) => (Some(body), Err(error)),
+        }
+    }
+
+    /// Writes the row. One that is there of an earlier death gives way: whoever is removing it, because it was
+    /// replayed, must not take this one.
+    async fn record_letter(&self, letter: DeadLetter) -> Result<(), BackendError> {
+        loop {
+            match self.dead_letters.record(letter.clone()).await? {
+                Recorded::AlreadyThere(row) if row.record.body != letter.body => {
+                    if let Replaced::Replaced(_) = self.dead_letters.renew(&row, letter.clone()).await? {
+                        return Ok(());
+                    }
+                }
+                Recorded::AlreadyThere(_) | Recorded::Written(_) => return Ok(()),
+            }
         }
     }
 

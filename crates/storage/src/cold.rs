@@ -35,7 +35,14 @@ impl Chunk {
 #[derive(Debug)]
 pub(crate) struct ColdBudget {
     budget_bytes: i64,
-    state: Mutex<(i64, VecDeque<Weak<Partition>>)>,
+    state: Mutex<Warmed>,
+}
+
+/// The partitions with chunks, each once, those that were warmed longest ago first.
+#[derive(Debug, Default)]
+struct Warmed {
+    bytes: i64,
+    partitions: VecDeque<(Weak<Partition>, i64)>,
 }
 
 impl ColdBudget {
@@ -43,17 +50,24 @@ impl ColdBudget {
         Self { budget_bytes, state: Mutex::default() }
     }
 
-    /// A partition's chunks grew (or shrank) by that many bytes.
+    /// A partition's chunks grew (or shrank) by that many bytes. One that was just warmed keeps them, whatever they
+    /// weigh; what one holds that is gone is given back.
     pub(crate) fn changed(&self, partition: &Arc<Partition>, by: i64) {
-        let mut state = self.state.lock();
-        state.0 += by;
-        if by > 0 {
-            state.1.push_back(Arc::downgrade(partition));
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let is_it = |(other, _): &(Weak<Partition>, i64)| other.as_ptr() == Arc::as_ptr(partition);
+        let place = state.partitions.iter().position(is_it);
+        let held = place.and_then(|place| state.partitions.remove(place)).map_or(0, |(_, bytes)| bytes);
+        let holds = (held + by).max(0);
+        state.bytes += holds - held;
+        if holds > 0 {
+            state.partitions.push_back((Arc::downgrade(partition), holds));
         }
-        while state.0 > self.budget_bytes && state.1.len() > 1 {
-            let Some(oldest) = state.1.pop_front() else { return };
+        while state.bytes > self.budget_bytes && state.partitions.len() > 1 {
+            let Some((oldest, bytes)) = state.partitions.pop_front() else { return };
+            state.bytes -= bytes;
             if let Some(oldest) = oldest.upgrade() {
-                state.0 -= oldest.cold.lock().clear();
+                oldest.cold.lock().clear();
             }
         }
     }

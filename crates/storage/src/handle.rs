@@ -345,7 +345,10 @@ impl Storage {
         let mut found = Vec::new();
         if partition.cached(offset, 1, &mut found) == Cached::Cold {
             self.warm(partition, offset).await?;
-            partition.cached(offset, 1, &mut found);
+            // Others may have made it leave again: that it is not in memory does not mean that it is gone.
+            if partition.cached(offset, 1, &mut found) == Cached::Cold {
+                found = self.read(partition, offset).await?;
+            }
         }
         Ok(found.into_iter().next().filter(|record| record.offset() == offset))
     }

@@ -9,6 +9,9 @@ use tokio::sync::OwnedMutexGuard;
 /// Copies a second, over all replays of the process.
 const REPLAYS_A_SECOND: u64 = 1_000;
 
+/// So many attempts that a log answered with an error may be open.
+const MOST_UNSURE: usize = 16;
+
 /// One for the process.
 #[derive(Debug, Default)]
 pub(crate) struct Desk(Arc<tokio::sync::Mutex<Turn>>);
@@ -39,6 +42,19 @@ impl Turn {
     /// Whether nothing is left open.
     pub(super) fn is_tidy(&self) -> bool {
         self.unsure.is_empty() && !self.stale
+    }
+
+    /// Whether an attempt could be remembered: none that is open is forgotten.
+    pub(super) fn has_room_for(&mut self, attempt: &ReplayAttempt) -> bool {
+        self.unsure.len() < MOST_UNSURE || self.same(attempt).is_some()
+    }
+
+    /// The attempt at the same letters that is open.
+    pub(super) fn same(&mut self, attempt: &ReplayAttempt) -> Option<&mut Unsure> {
+        let is_same = |known: &&mut Unsure| {
+            known.attempt.incarnation == attempt.incarnation && known.attempt.groups == attempt.groups
+        };
+        self.unsure.iter_mut().find(is_same)
     }
 
     /// That many copies were made.

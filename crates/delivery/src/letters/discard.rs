@@ -17,8 +17,8 @@ impl DeadLetters {
             let turn = self.0.letters.turn(self.0.limits.publish_timeout).await;
             let turn = turn.ok_or_else(|| at(LettersError::Busy))?;
             let page = self.page(which, after.as_deref()).await.map_err(at)?;
-            let rows = &page.rows[..page.rows.len().min(most - gone)];
-            self.0.await_ends(rows).await.map_err(at)?;
+            let rows = page.rows.into_iter().take(most - gone).collect();
+            let rows = self.0.await_ends(rows).await.map_err(at)?;
             let removals = rows.iter().map(|row| self.0.dead_letters.remove(row));
             let removals = futures_util::future::join_all(removals).await;
             drop(turn);

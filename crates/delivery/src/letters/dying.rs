@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use mesh_state::shared::DeadLetter;
+use mesh_state::shared::{DeadLetter, DeadLetterStore, GroupId};
 
 use super::{LetterRow, LettersError};
 use crate::dispatcher::Inner;
@@ -16,29 +16,43 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What ends without it is looked at again after this long.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// What rows are ordered by.
+fn position(letter: &DeadLetter) -> (GroupId, u64, u32, u64) {
+    (letter.group.clone(), letter.incarnation.0, letter.partition.0, letter.offset.0)
+}
+
 impl Inner {
-    /// Waits until the deliveries of these rows have ended.
+    /// Waits until the deliveries of these rows have ended. Gives the rows as they are then: those it waited for may
+    /// have been written once more.
     ///
     /// # Errors
     /// [`LettersError::Ledger`] when they do not within five seconds, or when that cannot be told; `Stopping`.
-    pub(super) async fn await_ends(&self, rows: &[LetterRow]) -> Result<(), LettersError> {
+    pub(super) async fn await_ends(&self, rows: Vec<LetterRow>) -> Result<Vec<LetterRow>, LettersError> {
         let (until, stop) = (self.clock.now().plus(PATIENCE), self.tasks.stop());
-        let mut dying: Vec<&LetterRow> = rows.iter().collect();
+        let (mut ended, mut dying) = (Vec::new(), Vec::new());
+        for row in rows {
+            let place = if self.is_dying(&row.record).await? { &mut dying } else { &mut ended };
+            place.push(row);
+        }
+        if dying.is_empty() {
+            return Ok(ended);
+        }
+        let mut left: Vec<&LetterRow> = dying.iter().collect();
         loop {
             let buried = self.buried_signal.notified();
             let mut buried = std::pin::pin!(buried);
             // From here on a burial is heard; those before it are seen below.
             buried.as_mut().enable();
-            let mut left = Vec::new();
-            for row in dying {
+            let mut still = Vec::new();
+            for row in left {
                 if self.is_dying(&row.record).await? {
-                    left.push(row);
+                    still.push(row);
                 }
             }
-            if left.is_empty() {
-                return Ok(());
+            if still.is_empty() {
+                break;
             }
-            dying = left;
+            left = still;
             tokio::select! {
                 () = buried => {}
                 () = stop.wait() => return Err(LettersError::Stopping),
@@ -49,6 +63,13 @@ impl Inner {
                 }
             }
         }
+        for row in &dying {
+            let current = self.dead_letters.current(&row.record).await.map_err(LettersError::Meta)?;
+            ended.extend(current);
+        }
+        // As they are browsed: in the order of their positions.
+        ended.sort_by_key(|row| position(&row.record));
+        Ok(ended)
     }
 
     async fn is_dying(&self, letter: &DeadLetter) -> Result<bool, LettersError> {
@@ -56,12 +77,16 @@ impl Inner {
         let Some(group) = group.filter(|group| group.topic.incarnation() == letter.incarnation) else {
             return Ok(false);
         };
+        // It is being followed by another: what is condemned goes over to that one.
+        if group.is_closed() {
+            return Ok(true);
+        }
         let epoch = self.ensure_lanes(&group).await;
         let epoch = epoch.map_err(|error| LettersError::Ledger(error.chain()))?;
         let mut state = group.state.lock();
         // Lanes of an older view may be wrong either way.
         let is_stale = state.epoch != Some(epoch);
         let lane = state.lane(letter.partition);
-        Ok(!group.is_closed() && (is_stale || lane.is_some_and(|lane| lane.is_dying(letter.offset))))
+        Ok(group.is_closed() || is_stale || lane.is_some_and(|lane| lane.is_dying(letter.offset)))
     }
 }

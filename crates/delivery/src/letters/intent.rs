@@ -23,8 +23,6 @@ use super::{
 };
 use crate::{ReliableDispatcher, dispatcher::Inner};
 
-/// So many attempts that a log answered with an error are remembered.
-const MOST_UNSURE: usize = 16;
 /// How often what is left open is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -125,10 +123,12 @@ impl Inner {
 
     /// The log answered an attempt with an error. It is settled as soon as that can be.
     pub(super) fn unsure(self: &Arc<Self>, turn: &mut Turn, topic: &Topic, attempt: ReplayAttempt) {
-        if turn.unsure.len() == MOST_UNSURE {
-            turn.unsure.remove(0);
+        let ends = ends(topic);
+        match turn.same(&attempt) {
+            // The one that came first says where to look from.
+            Some(known) => known.ends = ends,
+            None => turn.unsure.push(Unsure { attempt, ends }),
         }
-        turn.unsure.push(Unsure { attempt, ends: ends(topic) });
         self.tidy_later(turn);
     }
 

@@ -24,7 +24,7 @@ use mesh_state::{
 use mesh_storage::TopicError;
 
 pub use copy::{REPLAY_GROUP, REPLAY_POSITION};
-pub(crate) use copy::{group_tag, replay_verdict};
+pub(crate) use copy::{ReplayTag, replay_verdict};
 pub(crate) use desk::Desk;
 pub(crate) use time_index::TimeIndex;
 

@@ -111,7 +111,7 @@ struct Replaying {
 
 impl Replaying {
     async fn run(mut self, rows: Vec<LetterRow>, most: usize) {
-        let failed = self.replay(&rows, most).await.err();
+        let failed = self.replay(rows, most).await.err();
         let Self { inner, mut turn, took, told } = self;
         turn.spent(took.replayed, &inner.clock);
         drop(turn);
@@ -132,20 +132,20 @@ impl Replaying {
         }
     }
 
-    async fn replay(&mut self, rows: &[LetterRow], most: usize) -> Result<(), LettersError> {
+    async fn replay(&mut self, rows: Vec<LetterRow>, most: usize) -> Result<(), LettersError> {
         let inner = self.inner.clone();
-        inner.await_ends(rows).await?;
+        let rows = inner.await_ends(rows).await?;
         let (mut going, mut items) = (Vec::new(), Vec::new());
         let mut into: Option<Arc<Topic>> = None;
         for row in rows {
             if going.len() == most {
                 break;
             }
-            match inner.fate_of(row).await? {
+            match inner.fate_of(&row).await? {
                 Fate::GroupGone => self.took.group_gone += 1,
                 Fate::BodyGone => self.took.body_gone += 1,
                 Fate::Goes(topic, number, event) => {
-                    going.push((row.clone(), number));
+                    going.push((row, number));
                     let partition = match event.partition_key() {
                         Some(key) => topic.partition_of_key(key),
                         None => topic.next_partition(),
@@ -157,6 +157,9 @@ impl Replaying {
         }
         let Some(topic) = into else { return Ok(()) };
         let attempt = intent::attempt(&topic, &going);
+        if !self.turn.has_room_for(&attempt) {
+            return Err(LettersError::Busy);
+        }
         let intended = inner.intend(&mut self.turn, Some(&attempt)).await;
         let intended =
             intended.map_err(LettersError::Meta).inspect_err(|_| inner.tidy_later(&mut self.turn))?;
@@ -220,9 +223,14 @@ impl Replaying {
         let removals = futures_util::future::join_all(removals).await;
         let (mut failed, mut removals) = (None, removals.into_iter());
         left.retain(|_| match removals.next() {
-            Some(Err(error)) => {
+            Some(Err(error)) if matches!(error.kind(), BackendErrorKind::Unavailable | BackendErrorKind::Full) => {
                 failed = Some(error);
                 true
+            }
+            // It will not go however often it is tried: the others do not wait for it.
+            Some(Err(error)) => {
+                tracing::error!(error = %error.chain(), "the row of a replayed dead letter cannot be removed");
+                false
             }
             _ => {
                 self.took.replayed += 1;
@@ -252,7 +260,7 @@ impl Inner {
             body => body?,
         };
         let Some(body) = body else { return Ok(Fate::BodyGone) };
-        let event = copy_for(&body, &letter.group, letter.into());
+        let event = copy_for(&body, &letter.group, group.number, letter.into());
         Ok(Fate::Goes(group.topic.clone(), group.number, event))
     }
 

@@ -1,17 +1,17 @@
 //! Replay and discard of dead letters: to the group that failed, in order, and without losing one.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use mesh_base::BackendErrorKind;
 use mesh_delivery::{
     AskedSettings, EndReason, GroupId, GroupKind, GroupSelector, LetterSelector, LettersError, Mode,
-    REPLAY_GROUP, REPLAY_POSITION, Replayed, StartAt,
+    REPLAY_GROUP, REPLAY_POSITION, Replayed, SettleOutcome, StartAt, Subscribe,
 };
-use mesh_frame::{EventBuilder, GroupName, InstanceId, Offset, PartitionId};
+use mesh_frame::{EventBuilder, GroupName, InstanceId, Offset, PartitionId, TopicName};
 use mesh_state::shared::{DeadLetter, DeadLetterBody, Unknown};
 use mesh_storage::{AppendItem, faulty::Fault};
 
-use crate::rig::{DEADLINE, Got, Rig, anybody, client, event, events, quick, tenant, topic};
+use crate::rig::{DEADLINE, Got, Rig, anybody, client, event, events, quick, request, tenant, topic};
 
 fn all() -> LetterSelector {
     LetterSelector::of(topic())
@@ -279,9 +279,7 @@ async fn a_letter_of_a_later_death_is_not_taken_for_one_that_was_replayed() {
     assert_eq!(rig.dispatcher.letters().replay(&all(), 10).await.expect("replayed"), replayed(1));
     rig.meta.fail_writes(0, BackendErrorKind::Unavailable);
     // The same event, and its copy, die once more.
-    let name = GroupName::new("default").expect("legal");
-    let which = GroupSelector { tenant: tenant(), topic: topic(), name, kind: None };
-    rig.groups.seek(&which, &StartAt::Earliest, false).await.expect("sought");
+    rig.groups.seek(&shared(), &StartAt::Earliest, false).await.expect("sought");
     kill(&rig, "c", 2).await;
     assert_eq!(letters(&rig).await, 2);
     let (rig, recovered) = rig.restart().await;
@@ -290,25 +288,20 @@ async fn a_letter_of_a_later_death_is_not_taken_for_one_that_was_replayed() {
     assert_eq!(receive(&rig, "c", 2).await.len(), 2);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_whose_delivery_has_not_ended_waits_for_that() {
+/// A delivery that is condemned and has a row, as a process leaves it that dies after the row is written and before
+/// the delivery has ended. Nobody buries yet.
+async fn half_buried() -> Rig {
     let rig = Rig::without_undertaker(20_000, 1_000_000, 1).await;
     rig.subscribe("c", Mode::LoadBalance, once()).await;
     rig.publish_ids(0..1).await;
     assert_eq!(rig.poll("c", 1, 2_000).await.len(), 1);
-    // As a process leaves it that dies after the row is written and before the delivery has ended.
     let body = rig.storage.ensure_topic(&topic().dead_letter(), true, Some(1)).await.expect("a topic");
     let partition = body.partition(PartitionId(0)).expect("a partition");
     let items = vec![AppendItem { partition, event: event("0", None) }];
     rig.storage.appended(rig.storage.append(items)).await.expect("stored");
-    let group = GroupId {
-        tenant: tenant(),
-        topic: topic(),
-        kind: GroupKind::LoadBalance,
-        name: GroupName::new("default").expect("legal"),
-    };
+    let name = GroupName::new("default").expect("legal");
     let row = DeadLetter {
-        group,
+        group: GroupId { tenant: tenant(), topic: topic(), kind: GroupKind::LoadBalance, name },
         incarnation: rig.storage.topic(&topic()).expect("there").incarnation(),
         partition: PartitionId(0),
         offset: Offset(0),
@@ -330,11 +323,20 @@ async fn a_row_whose_delivery_has_not_ended_waits_for_that() {
         unknown: Unknown::default(),
     };
     rig.record_dead(row).await;
-    rig.until("its lock ran out", || {
-        rig.dispatcher.clients(&topic()).iter().map(|client| client.pending).sum::<usize>() == 1
-    })
-    .await;
-    tokio::time::sleep(Duration::from_millis(150)).await;
+    // The ticker condemns it when its lock has run out.
+    let locked = rig.clock.now().plus(Duration::from_millis(300));
+    rig.clock.sleep_until(locked).await;
+    rig
+}
+
+fn shared() -> GroupSelector {
+    let name = GroupName::new("default").expect("legal");
+    GroupSelector { tenant: tenant(), topic: topic(), name, kind: None }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_whose_delivery_has_not_ended_waits_for_that() {
+    let rig = half_buried().await;
     let handle = rig.dispatcher.letters();
     let (which, undertaker) = (all(), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -346,6 +348,124 @@ async fn a_row_whose_delivery_has_not_ended_waits_for_that() {
     rig.until("nothing is condemned", || rig.dispatcher.pending_count() == 0).await;
     assert_eq!((letters(&rig).await, receive(&rig, "c", 1).await.len()), (0, 1));
     assert_eq!(rig.poll("c", 10, 100).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_within_a_seek_waits_for_what_the_seek_carries_over() {
+    let rig = half_buried().await;
+    // Meta does not answer the seek, which leaves the group as it was.
+    rig.meta.hang(1);
+    let (handle, which, selector) = (rig.dispatcher.letters(), all(), shared());
+    let nowhere = StartAt::Offsets(BTreeMap::new());
+    let replay = async {
+        tokio::time::sleep(Duration::from_millis(120)).await;
+        handle.replay(&which, 10).await
+    };
+    let buried = async {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        rig.start_undertaker();
+    };
+    let (_, done, ()) = tokio::join!(rig.groups.seek(&selector, &nowhere, false), replay, buried);
+    let first = done.expect("replayed").replayed;
+    rig.until("nothing is condemned", || rig.dispatcher.pending_count() == 0).await;
+    let second = handle.replay(&which, 10).await.expect("replayed").replayed;
+    assert_eq!(first + second, 1);
+    assert_eq!((letters(&rig).await, receive(&rig, "c", 1).await.len()), (0, 1));
+    assert_eq!(rig.poll("c", 10, 100).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_is_made_anew_takes_no_copy_for_the_one_before() {
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, once()).await;
+    rig.publish_ids(0..1).await;
+    kill(&rig, "c", 1).await;
+    let handle = rig.dispatcher.letters();
+    rig.meta.fail_writes_after(1, 1, BackendErrorKind::Unavailable);
+    handle.replay(&all(), 10).await.expect_err("the row is not removed");
+    rig.groups.remove_group(&shared()).await.expect("removed");
+    let again = Subscribe { asked: patient(), start: StartAt::Offset(Offset(1)), ..request("c", topic()) };
+    rig.groups.subscribe(again).await.expect("subscribed");
+    let end = rig.clock.elapsed() + DEADLINE;
+    let mut left = handle.replay(&all(), 10).await.expect("replayed").replayed;
+    while left == 0 {
+        assert!(rig.clock.elapsed() < end, "the row stayed for the group");
+        left = handle.replay(&all(), 10).await.expect("replayed").replayed;
+    }
+    assert_eq!(receive(&rig, "c", 1).await.len(), 1);
+    assert_eq!((rig.poll("c", 10, 100).await.len(), letters(&rig).await), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_death_is_not_lost_to_the_replay_of_the_earlier_one() {
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, once()).await;
+    rig.publish_ids(0..1).await;
+    kill(&rig, "c", 1).await;
+    rig.subscribe("c", Mode::LoadBalance, patient()).await;
+    rig.groups.seek(&shared(), &StartAt::Earliest, false).await.expect("sought");
+    let again = rig.poll("c", 1, 2_000).await;
+    // The copy is made, the row is not removed yet.
+    rig.meta.fail_writes_after(1, 1, BackendErrorKind::Unavailable);
+    rig.dispatcher.letters().replay(&all(), 10).await.expect_err("Meta fails");
+    let rejected = rig.dispatcher.resolve(&tenant(), &[again[0].delivery.clone()]);
+    assert_eq!(rig.dispatcher.reject(&rejected, None).await, [SettleOutcome::Settled]);
+    let end = rig.clock.elapsed() + DEADLINE;
+    while rig.intents().await > 0 {
+        assert!(rig.clock.elapsed() < end, "the first replay is finished");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(letters(&rig).await, 1, "the reject that was answered");
+    assert_eq!(rig.dispatcher.letters().replay(&all(), 10).await.expect("replayed"), replayed(1));
+    assert_eq!(receive(&rig, "c", 2).await.len(), 2, "one for each death");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_log_that_fails_may_hold_is_never_forgotten() {
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, once()).await;
+    rig.publish_ids(0..17).await;
+    kill(&rig, "c", 17).await;
+    let one = |id: u32| LetterSelector { event_id: Some(id.to_string()), ..all() };
+    rig.log.fail_appends(vec![Fault::Fail(BackendErrorKind::Full); 20]);
+    for id in (0..16).chain([3, 3]) {
+        let failed = rig.dispatcher.letters().replay(&one(id), 1).await.expect_err("the log is full");
+        assert!(matches!(failed.error, LettersError::Storage(_)), "{id}: {failed}");
+    }
+    assert_eq!(rig.intents().await, 17, "the attempts, and the last of them once more");
+    let failed = rig.dispatcher.letters().replay(&one(16), 1).await.expect_err("too many are open");
+    assert!(matches!(failed.error, LettersError::Busy), "{failed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_cannot_be_stored_hold_up_no_other_group() {
+    let rig = Rig::new().await;
+    let name = |text: &str| TopicName::new(text).expect("legal");
+    let first = Subscribe { asked: once(), ..request("c", name("stuck")) };
+    rig.groups.subscribe(first).await.expect("subscribed");
+    rig.subscribe("d", Mode::LoadBalance, once()).await;
+    rig.storage.ensure_topic(&topic().dead_letter(), true, Some(1)).await.expect("made");
+    // There is no room for the dead-letter topic of the first.
+    let mut number = 0;
+    while rig.storage.ensure_topic(&name(&format!("full-{number}")), true, Some(1)).await.is_ok() {
+        number += 1;
+    }
+    let stuck = rig.storage.topic(&name("stuck")).expect("there").next_partition();
+    for id in 0..70 {
+        let item = AppendItem { partition: stuck.clone(), event: event(&id.to_string(), None) };
+        rig.storage.appended(rig.storage.append(vec![item])).await.expect("stored");
+    }
+    let mut taken = 0;
+    while taken < 70 {
+        taken += rig.poll("c", 100, 2_000).await.len();
+    }
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    rig.publish_ids(0..3).await;
+    let got = rig.poll("d", 3, 2_000).await;
+    let ids: Vec<String> = got.iter().map(|got| got.delivery.clone()).collect();
+    let outcomes = rig.dispatcher.reject(&rig.dispatcher.resolve(&tenant(), &ids), None).await;
+    assert_eq!(outcomes, [SettleOutcome::Settled; 3]);
+    assert_eq!(letters(&rig).await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

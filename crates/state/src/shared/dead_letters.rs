@@ -1,7 +1,8 @@
 //! Dead letters: the ledger of what could not be delivered, one row for each.
 //!
 //! The body is an event in the dead-letter topic; a row says where. Recording is idempotent: the row of a
-//! delivery has one key, the first write wins and every repeat is told so. A row is never changed.
+//! delivery has one key, the first write wins and every repeat is told so. A row changes only when its event dies
+//! once more.
 
 use std::sync::Arc;
 
@@ -12,7 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::positions::EndReason;
 
-use super::{GroupId, Removed, ReplayIntent, ReplayedLetter, SharedRecord, Stored, Unknown, keys, record};
+use super::{
+    GroupId, Removed, Replaced, ReplayIntent, ReplayedLetter, SharedRecord, Stored, Unknown, keys, record,
+};
 
 /// What a row is about: one event of a group's topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -157,6 +160,19 @@ pub type StoredIntent = (InstanceId, Arc<Stored<ReplayIntent>>);
 pub trait DeadLetterStore: Send + Sync {
     /// Writes the row of a dead letter unless it is there. Durable when it returns.
     fn record(&self, letter: DeadLetter) -> BoxFuture<'_, Result<Recorded, BackendError>>;
+
+    /// The row that a delivery has now, if it has one.
+    fn current<'a>(
+        &'a self,
+        of: &'a DeadLetter,
+    ) -> BoxFuture<'a, Result<Option<Arc<Stored<DeadLetter>>>, BackendError>>;
+
+    /// Puts the row of a later death of the same event in the place of this one, if it is still the expected one.
+    fn renew<'a>(
+        &'a self,
+        expected: &'a Stored<DeadLetter>,
+        letter: DeadLetter,
+    ) -> BoxFuture<'a, Result<Replaced<DeadLetter>, BackendError>>;
 
     /// At most `max` rows, after a position that [`DeadLetterPage::next`] gave. Rows this build cannot read are
     /// logged and left out, so a page may be shorter and still not be the end.

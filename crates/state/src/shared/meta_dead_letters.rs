@@ -11,7 +11,7 @@ use mesh_meta::{BoxFuture, MetaStore, Page};
 
 use super::{
     Created, DeadLetter, DeadLetterId, DeadLetterPage, DeadLetterScope, DeadLetterStore, GroupId, Recorded,
-    Removed, ReplayIntent, ReplayedLetter, Stored, StoredIntent, Writer, keys, records::Records,
+    Removed, Replaced, ReplayIntent, ReplayedLetter, Stored, StoredIntent, Writer, keys, records::Records,
 };
 
 /// How many records are read at once where all are.
@@ -123,6 +123,21 @@ impl DeadLetterStore for MetaBackedDeadLetterStore {
                 Created::AlreadyThere(row) => Recorded::AlreadyThere(row),
             })
         })
+    }
+
+    fn current<'a>(
+        &'a self,
+        of: &'a DeadLetter,
+    ) -> BoxFuture<'a, Result<Option<Arc<Stored<DeadLetter>>>, BackendError>> {
+        Box::pin(async move { self.records.get(&self.id_of(of)).await })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        expected: &'a Stored<DeadLetter>,
+        letter: DeadLetter,
+    ) -> BoxFuture<'a, Result<Replaced<DeadLetter>, BackendError>> {
+        Box::pin(async move { self.records.replace(&self.id_of(&expected.record), expected, letter).await })
     }
 
     fn browse<'a>(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mesh_base::{Clock, Signals};
-use mesh_frame::{EventBuilder, TopicName};
+use mesh_frame::{EventBuilder, Offset, TopicName};
 use mesh_storage::{
     AppendItem, Cached, Memory, Storage, StorageLimits, StoragePlugin, Tail, TopicRules, conformance::Subject,
 };
@@ -41,5 +41,48 @@ async fn the_newest_records_stay_in_memory_whatever_their_size() {
         // Not much less than fits is there; a record counts twice for its JSON.
         let least = BUDGET - BUDGET / 16 - 2 * (2 * bytes as u64 + 400);
         assert!(storage.tail_bytes() >= least, "{bytes} bytes: {}", storage.tail_bytes());
+    }
+}
+
+/// An event of a topic of its own, or one more of it, that is no longer in the tail.
+async fn cold_event(storage: &Storage, name: &str, bytes: usize) -> (Arc<mesh_storage::Partition>, Offset) {
+    let name = TopicName::new(name).expect("legal");
+    let partition = storage.ensure_topic(&name, true, Some(1)).await.expect("a topic").next_partition();
+    let event = EventBuilder::new("1", "/s", "t").text(&"x".repeat(bytes)).build().expect("legal");
+    let item = AppendItem { partition: partition.clone(), event };
+    let offset = storage.appended(storage.append(vec![item])).await.expect("stored")[0];
+    (partition, offset)
+}
+
+#[tokio::test]
+async fn what_is_in_the_log_is_never_said_to_be_gone_and_deleted_topics_hold_no_room() {
+    // The tail keeps nothing, and a few of these are more than the cold chunks of all partitions may hold.
+    let (tail, _) = Storage::tail(1);
+    let plugin = InMemory.open(Clock::system(), tail.clone());
+    let limits = StorageLimits { partitions: 1, topics: 100, rules: TopicRules::default() };
+    let storage = Storage::new(plugin, tail, limits, None, &Signals::new()).expect("topics");
+    let mut large = Vec::new();
+    for _ in 0..8 {
+        large.push(cold_event(&storage, "t", 5 << 20).await);
+    }
+    for (partition, offset) in &large {
+        let found = storage.record(partition, *offset).await.expect("read");
+        assert!(found.is_some(), "{offset:?} is there");
+    }
+    for number in 0..8 {
+        let name = format!("old-{number}");
+        let (partition, offset) = cold_event(&storage, &name, 5 << 20).await;
+        assert!(storage.record(&partition, offset).await.expect("read").is_some());
+        drop(partition);
+        assert!(storage.delete_topic(&TopicName::new(&name).expect("legal")).await.expect("deleted"));
+    }
+    // Two partitions that are read in turns keep what was read of them.
+    let (one, at) = cold_event(&storage, "one", 100).await;
+    let (other, other_at) = cold_event(&storage, "other", 100).await;
+    for (partition, offset) in [(&one, at), (&other, other_at)] {
+        storage.warm(partition, offset).await.expect("read");
+    }
+    for (partition, offset) in [(&one, at), (&other, other_at)] {
+        assert_ne!(partition.cached(offset, 1, &mut Vec::new()), Cached::Cold, "{:?}", partition.topic());
     }
 }
