@@ -94,6 +94,12 @@ impl ReliableDispatcher {
     }
 }
 
+/// Whether two rows are of one death of an event: one that is buried again, after a crash, says the same of it.
+fn is_same_death(one: &DeadLetter, other: &DeadLetter) -> bool {
+    let of = |letter: &DeadLetter| (letter.first_ms, letter.last_ms, letter.dead_at_ms, letter.attempts);
+    of(one) == of(other)
+}
+
 impl Inner {
     /// What is next, group by group, beginning behind the one that came last: no group waits for another's.
     fn find_condemned(&self, groups: &BTreeSet<u64>, last: &mut u64) -> Vec<Condemned> {
@@ -199,7 +205,7 @@ impl Inner {
     async fn record_letter(&self, letter: DeadLetter) -> Result<(), BackendError> {
         loop {
             match self.dead_letters.record(letter.clone()).await? {
-                Recorded::AlreadyThere(row) if row.record.body != letter.body => {
+                Recorded::AlreadyThere(row) if !is_same_death(&row.record, &letter) => {
                     if let Replaced::Replaced(_) = self.dead_letters.renew(&row, letter.clone()).await? {
                         return Ok(());
                     }
