@@ -31,7 +31,7 @@ pub(crate) fn of_letters(interrupted: Interrupted) -> ApiError {
         LettersError::TimedOut => ApiError::new(ErrorCode::StorageUnavailable, ""),
         LettersError::Busy => ApiError::new(ErrorCode::Overloaded, ""),
         LettersError::Ledger(_) => ApiError::new(ErrorCode::LedgerUnavailable, ""),
-        LettersError::Stopping => ApiError::new(ErrorCode::NotReady, ""),
+        LettersError::Stopping | LettersError::Starting => ApiError::new(ErrorCode::NotReady, ""),
         LettersError::Topic(error) => error.into(),
         LettersError::Storage(error) => of_log(&error),
         LettersError::Meta(error) => of_meta(&error),
@@ -59,6 +59,5 @@ pub(crate) fn of_topic(error: TopicsError) -> ApiError {
         TopicsError::Group(error) => error.into(),
         TopicsError::DeadLetters(error) => of_letters(error),
         TopicsError::Storage(error) => of_log(&error),
-        TopicsError::Stopping => ApiError::new(ErrorCode::NotReady, error.to_string()),
     }
 }

@@ -80,6 +80,11 @@ impl Health {
         self.started.store(true, Ordering::Release);
     }
 
+    /// Whether recovery is over.
+    pub(crate) fn is_recovered(&self) -> bool {
+        self.started.load(Ordering::Acquire)
+    }
+
     /// Whether traffic is served.
     pub fn is_ready(&self) -> bool {
         self.readiness.is_ready()

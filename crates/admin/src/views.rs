@@ -97,8 +97,16 @@ impl AdminState {
         self.0.gate.default_tenant()
     }
 
+    /// What operators see and change: from when recovery is done, so that nothing is taken for absent that is not
+    /// there yet.
     pub(crate) fn served(&self) -> Result<&Served, ApiError> {
-        self.0.served.get().ok_or_else(|| ApiError::new(ErrorCode::NotReady, "the process is starting"))
+        let served = self.built().filter(|_| self.0.health.is_recovered());
+        served.ok_or_else(|| ApiError::new(ErrorCode::NotReady, "the process is starting"))
+    }
+
+    /// What is counted already while it is being brought back.
+    fn built(&self) -> Option<&Served> {
+        self.0.served.get()
     }
 }
 
@@ -110,7 +118,7 @@ pub(crate) async fn health(State(state): State<AdminState>, headers: HeaderMap) 
         body.insert("topology".to_owned(), state.0.topology.into());
         body.insert("gate".to_owned(), state.0.gate.state().into());
         body.insert("components".to_owned(), serde_json::to_value(&components).unwrap_or_default());
-        if let Ok(served) = state.served() {
+        if let Some(served) = state.built() {
             body.insert("pendingDeliveries".to_owned(), served.dispatcher.pending_count().into());
         }
     } else {
@@ -129,7 +137,7 @@ pub(crate) async fn ready(State(state): State<AdminState>) -> Response {
 }
 
 pub(crate) async fn prometheus(State(state): State<AdminState>) -> Response {
-    if let Ok(served) = state.served() {
+    if let Some(served) = state.built() {
         state.0.pending.set(i64::try_from(served.dispatcher.pending_count()).unwrap_or(i64::MAX));
     }
     let kind = (header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -137,7 +145,8 @@ pub(crate) async fn prometheus(State(state): State<AdminState>) -> Response {
 }
 
 pub(crate) async fn metrics(State(state): State<AdminState>) -> Result<Json<Numbers>, ApiError> {
-    let served = state.served()?;
+    let starting = || ApiError::new(ErrorCode::NotReady, "the process is starting");
+    let served = state.built().ok_or_else(starting)?;
     Ok(Json(Numbers {
         publish_count: served.publish.published.get(),
         publish_failed: served.publish.publish_failed.get(),

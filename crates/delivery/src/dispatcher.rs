@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use mesh_base::{BackendError, Clock, Tasks, UnixMillis};
+use mesh_base::{BackendError, Clock, Stop, Tasks, UnixMillis};
 use mesh_frame::{ClientId, Epoch, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::{
@@ -31,8 +31,9 @@ use crate::{
     client::Clients,
     delivery_id::DeliveryIds,
     group::{Group, PartitionLane, member_of},
-    lane::Member,
     letters::{Desk, TimeIndex},
+    marked::Marked,
+    operations::Operations,
     schedule::Schedule,
     stream::Streams,
     topic_groups::GroupsByTopic,
@@ -137,6 +138,8 @@ pub(crate) struct Inner {
     pub(crate) by_topic: Arc<GroupsByTopic>,
     pub(crate) clients: Clients,
     pub(crate) schedule: Schedule,
+    /// Groups that were busy when something was appended for them.
+    pub(crate) marked: Marked,
     /// Outstanding rows at the last count, and those added since: never fewer than there are.
     pub(crate) outstanding: AtomicUsize,
     /// Groups with something condemned.
@@ -151,8 +154,8 @@ pub(crate) struct Inner {
     pub(crate) letters: Desk,
     /// When they died.
     pub(crate) letter_times: TimeIndex,
-    /// What was begun for a request and is finished without it.
-    pub(crate) tasks: Tasks,
+    /// Changes of groups and topics that are under way.
+    pub(crate) operations: Operations,
 }
 
 /// Every group, by number, by id and by topic.
@@ -227,6 +230,7 @@ impl ReliableDispatcher {
             by_topic,
             clients: Clients::default(),
             schedule: Schedule::default(),
+            marked: Marked::default(),
             outstanding: AtomicUsize::new(0),
             condemned: Mutex::default(),
             warned: Mutex::default(),
@@ -236,19 +240,35 @@ impl ReliableDispatcher {
             streams: Streams::new(on.stream_tasks),
             letters: Desk::default(),
             letter_times: TimeIndex::default(),
-            tasks: Tasks::new(),
+            operations: Operations::new(),
         }))
     }
 
-    /// Told of every append, from the thread that made it.
+    /// Told of every append, from the thread that made it, which waits for nobody: a group that is busy is marked,
+    /// and [`ReliableDispatcher::wake_marked`] wakes its members.
     pub fn appended(&self, topic: &TopicName, records: usize) {
         self.0.by_topic.each(topic, |group| {
             if !group.waiters.is_empty() || group.streams.load(Ordering::SeqCst) > 0 {
-                let state = group.state.lock();
-                group.waiters.wake(records, |member| state.has_room(Member(member)));
-                state.streams.wake();
+                match group.state.try_lock() {
+                    Some(state) => state.wake_for(&group.waiters, records),
+                    None => self.0.marked.mark(group),
+                }
             }
         });
+    }
+
+    /// Wakes who waits at groups that were busy when something was appended for them, until it is told to stop.
+    pub async fn wake_marked(self, stop: Stop) {
+        loop {
+            let marked = tokio::select! {
+                () = stop.wait() => return,
+                marked = self.0.marked.take() => marked,
+            };
+            for group in marked {
+                // Whoever has the lock has it for a moment.
+                group.state.lock().wake_for(&group.waiters, usize::MAX);
+            }
+        }
     }
 
     /// Deliveries handed out and not finished, over all groups.

@@ -57,6 +57,8 @@ pub struct Group {
     pub(crate) scheduled: AtomicU64,
     /// Whether filters dropped something since the last progress.
     pub(crate) dirty: AtomicBool,
+    /// Whether it waits among those that something was appended for while they were busy.
+    pub(crate) marked: AtomicBool,
     /// Whether it was removed.
     pub(crate) closed: AtomicBool,
     /// The count of its tenant, once it is among the groups.
@@ -123,6 +125,7 @@ impl Group {
             loading: tokio::sync::Mutex::new(()),
             scheduled: AtomicU64::new(u64::MAX),
             dirty: AtomicBool::new(false),
+            marked: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             backlog: OnceLock::new(),
             told_backlog: AtomicU64::new(0),
@@ -323,6 +326,12 @@ impl GroupState {
         for runner in self.lanes.iter().flat_map(|lane| lane.lane.runners()) {
             self.wake_member(waiters, runner);
         }
+    }
+
+    /// Wakes those who may be given something of `records` that were appended.
+    pub(crate) fn wake_for(&self, waiters: &Waiters, records: usize) {
+        waiters.wake(records, |member| self.has_room(Member(member)));
+        self.streams.wake();
     }
 
     /// Wakes one poll of a member that has room, and its stream.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use mesh_base::BackendError;
-use mesh_frame::{ClientId, Offset, PartitionId, SubscriptionId, TenantId, TopicName};
+use mesh_frame::{ClientId, Offset, PartitionId, SubscriptionId, TopicName};
 use mesh_state::shared::GroupId;
 use mesh_storage::{Cached, Partition};
 
 use crate::{
-    GroupError, GroupSelector, Groups, Settings, SubscribeError,
+    Groups, Settings,
     dispatcher::Inner,
     group::{Group, PartitionLane, member_of},
 };
@@ -76,7 +76,7 @@ impl Groups {
     /// # Errors
     /// When the log cannot be read.
     pub async fn views(&self, topic: Option<&TopicName>) -> Result<Vec<GroupView>, BackendError> {
-        let inner = &self.dispatcher.0;
+        let inner = self.inner();
         let mut groups = inner.all_groups();
         groups.retain(|group| topic.is_none_or(|topic| group.id.topic == *topic));
         groups.sort_by(|one, other| one.id.cmp(&other.id));
@@ -93,40 +93,6 @@ impl Groups {
             views.push(view);
         }
         Ok(views)
-    }
-
-    /// Removes a group with its positions. Its members are told that they were evicted. Gives how many there were.
-    ///
-    /// # Errors
-    /// See [`GroupError`]; what was ended before stays ended.
-    pub async fn remove_group(&self, which: &GroupSelector) -> Result<usize, GroupError> {
-        let _one_at_a_time = self.changing.lock().await;
-        let group = self.find(which)?;
-        Ok(self.remove_with_members(&group).await?)
-    }
-
-    /// Ends the memberships of a group, then the group. The caller holds the lock on changes.
-    pub(crate) async fn remove_with_members(&self, group: &Arc<Group>) -> Result<usize, SubscribeError> {
-        let inner = &self.dispatcher.0;
-        let tenant = &group.id.tenant;
-        let members: Vec<ClientId> = group.state.lock().members.keys().cloned().collect();
-        for client in &members {
-            if inner.groups_of(tenant, client).is_some_and(|groups| groups.len() == 1) {
-                inner.clients.evicted(tenant, client, inner.clock.now());
-            }
-            self.leave(group, tenant, client).await?;
-        }
-        self.remove(group).await?;
-        Ok(members.len())
-    }
-
-    /// Ends every subscription of a client for it. Gives how many there were; 0: there is no such client.
-    ///
-    /// # Errors
-    /// As [`Groups::unsubscribe`].
-    pub async fn reject(&self, tenant: &TenantId, client: &ClientId) -> Result<usize, SubscribeError> {
-        let had = self.dispatcher.0.groups_of(tenant, client).map_or(0, |groups| groups.len());
-        Ok(if self.evict(tenant, client).await? { had } else { 0 })
     }
 }
 

@@ -4,7 +4,6 @@
 //! [`ReliableDispatcher`] takes, commits and settles for every group; [`Groups`] makes and ends memberships
 //! and brings everything back at boot; [`DeliveryTopology`] says which partitions this instance polls.
 
-mod adoption;
 mod backlog;
 mod burials;
 mod client;
@@ -12,16 +11,14 @@ mod delivery_id;
 mod dispatcher;
 mod group;
 mod group_admin;
-mod groups;
 mod lag;
 pub mod lane;
-mod leaving;
 mod letters;
+mod marked;
+mod operations;
 mod poll;
 mod receiver;
-mod recovery;
 mod schedule;
-mod seek;
 pub mod settings;
 mod settle;
 mod signals;
@@ -29,7 +26,6 @@ mod stream;
 mod take;
 mod ticker;
 mod topic_groups;
-mod topics;
 mod topology;
 mod undertaker;
 mod view;
@@ -38,7 +34,6 @@ pub use delivery_id::{DeliveryIds, DeliveryRef};
 pub use dispatcher::{ClientHolding, DeliveryLimits, Foundations, LedgerUnavailable, ReliableDispatcher};
 pub use group::{Group, Membership};
 pub use group_admin::{GroupMemberView, GroupView, LaneView};
-pub use groups::{Groups, MemberView, StartAt, Subscribe, SubscribeError, Subscribed};
 pub use lane::AckMode;
 pub use letters::{
     DeadLetters, Interrupted, LetterSelector, LettersError, REPLAY_GROUP, REPLAY_POSITION, Replayed,
@@ -48,14 +43,15 @@ pub use mesh_state::{
     shared::{GroupId, GroupKind},
 };
 pub use mesh_storage::{Change, SettingsChange, TopicRules, TopicSettings};
+pub use operations::{
+    GroupError, GroupSelector, Groups, MemberView, PartitionView, Recovered, RecoveryError, Sought, StartAt,
+    Subscribe, SubscribeError, Subscribed, TopicDeleted, TopicMade, TopicView, Topics, TopicsError, Unable,
+};
 pub use poll::{Answer, Delivery, PollError};
 pub use receiver::{HandOutTerms, Receiver};
-pub use recovery::{Recovered, RecoveryError};
-pub use seek::{GroupError, GroupSelector, Sought};
 pub use settings::{AskedSettings, Mode, Settings};
 pub use settle::{DELAY_MS, Deliveries, EXTEND_MS, SettleOutcome};
 pub use signals::DeliverySignals;
 pub use stream::{ClientStream, Waiting};
-pub use topics::{PartitionView, TopicDeleted, TopicMade, TopicView, Topics, TopicsError};
 pub use topology::DeliveryTopology;
 pub use view::{ClientView, DeadLetterView, PositionView};

@@ -17,7 +17,7 @@ use crate::{
     delivery_id::DeliveryRef,
     dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
     group::{Group, member_of},
-    lane::{AckMode, Demand, Dropped, Member, Taken},
+    lane::{AckMode, Demand, Dropped, LOOK, Member, Taken},
     take::{Looking, Took},
 };
 
@@ -335,7 +335,7 @@ impl Inner {
         let reserved = group.reserve_backlog(most, limit);
         let held = reserved < most && state.has_work();
         let most = reserved;
-        let demand = Demand { member, most, bytes, at_least_one: true, by_stream: false };
+        let demand = Demand { member, most, bytes, at_least_one: true, work: LOOK, by_stream: false };
         let mut looking = Looking::new(now, state, group, &mut batch);
         let Took { taken, cold, more } = self.take(&mut looking, demand);
         group.end_reservation(looking.state, reserved, limit);

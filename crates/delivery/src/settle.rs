@@ -226,7 +226,11 @@ impl Inner {
     ) -> Result<Vec<bool>, LedgerUnavailable> {
         loop {
             if group.is_closed() {
-                return Ok(vec![false; deliveries.len()]);
+                return match self.group(group.number) {
+                    // It is being sought: in a moment it is known which of its ids still count.
+                    Some(there) if Arc::ptr_eq(&there, group) => Err(CommitError::Suspended.into()),
+                    _ => Ok(vec![false; deliveries.len()]),
+                };
             }
             self.ensure_lanes(group).await?;
             let mut batch = PositionBatch::new();
@@ -365,12 +369,14 @@ struct Waiting {
 }
 
 impl Drop for Waiting {
-    /// The request was cancelled: a thread of the pool sees the commit through.
+    /// The request was dropped: a task of the process sees the commit through.
     fn drop(&mut self) {
         let (Some(answer), Some(guard)) = (self.answer.take(), self.guard.take()) else { return };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn_blocking(move || {
-                if answer.blocking_recv() == Ok(Ok(())) {
+        // Without a runtime the process is ending, and what it has in memory ends with it.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            let tasks = guard.dispatcher.operations.tasks.clone();
+            tasks.spawn("confirm", async move {
+                if answer.await == Ok(Ok(())) {
                     guard.confirm();
                     guard.dispatcher.after(&guard.group);
                 }

@@ -15,7 +15,7 @@ use mesh_storage::Partition;
 use crate::{
     dispatcher::Inner,
     group::{Group, GroupState, PartitionSource, verdict},
-    lane::{Demand, Judge, Member, Taken, Terms, delivery_bytes},
+    lane::{Demand, Judge, LOOK, Member, Taken, Terms, delivery_bytes},
     stream::GroupStreams,
 };
 
@@ -56,6 +56,8 @@ pub(crate) struct Looking<'a> {
     batch: &'a mut PositionBatch,
     /// Those who could be given nothing when this look began.
     full: Vec<Member>,
+    /// What this look may still spend.
+    work: usize,
 }
 
 impl<'a> Looking<'a> {
@@ -70,20 +72,22 @@ impl<'a> Looking<'a> {
         // Nor may anything wait for a stream that is given nothing of this topic now.
         let barred = state.streams.all().filter(|stream| !stream.receiver.may_receive(&group.id.topic));
         full.extend(barred.map(|stream| stream.member));
-        Self { now, state, group, batch, full }
+        Self { now, state, group, batch, full, work: LOOK }
     }
 }
 
 impl Inner {
-    /// Takes for a member, lane by lane, and stages it. The demand holds for all lanes together.
+    /// Takes for a member, lane by lane, and stages it. The demand holds for all lanes together, and what the look
+    /// may spend for all its members.
     pub(crate) fn take(&self, looking: &mut Looking<'_>, demand: Demand) -> Took {
-        let Looking { now, state, group, batch, full } = looking;
+        let Looking { now, state, group, batch, full, work } = looking;
         let (now, waiters) = (*now, &*group.waiters);
         let GroupState { settings, replay_tag, terms, limits, windows, lanes, streams, turn, .. } =
             &mut **state;
         let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
         let judge = Judge {
             verdict: &|record| verdict(replay_tag, settings, record, now),
+            cost: 1 + settings.filters.len(),
             has_demand: &|other| present.has_demand(other),
         };
         let mut took = Took::default();
@@ -94,6 +98,11 @@ impl Inner {
             if left.most == 0 {
                 break;
             }
+            if *work == 0 {
+                took.more = true;
+                break;
+            }
+            left.work = *work;
             let lane = &mut lanes[(*turn + place) % number];
             let mut source = PartitionSource(&lane.partition);
             let before = lane.lane.outstanding();
@@ -105,6 +114,7 @@ impl Inner {
             if let Some(backlog) = group.backlog.get() {
                 backlog.added_rows(added);
             }
+            *work = taken.work;
             batch.extend(std::mem::take(&mut taken.batch));
             left.most -= taken.hand_outs.len();
             let used: usize = taken.hand_outs.iter().map(|given| delivery_bytes(&given.record)).sum();

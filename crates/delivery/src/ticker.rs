@@ -64,7 +64,7 @@ impl ReliableDispatcher {
 
     /// Stages the progress of every group now, for a planned stop. What was begun for a request is finished first.
     pub async fn flush(&self) {
-        if !self.0.tasks.shut_down(BEGUN).await {
+        if !self.0.operations.tasks.shut_down(BEGUN).await {
             tracing::warn!("what an operator had begun was not finished in time");
         }
         for group in self.0.all_groups() {

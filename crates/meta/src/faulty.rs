@@ -25,6 +25,7 @@ pub struct FaultyMeta {
     lose_answers: AtomicUsize,
     hang: AtomicUsize,
     always_yes: AtomicBool,
+    cut: Mutex<Option<Cut>>,
     watches: Arc<Watches>,
     tasks: Tasks,
 }
@@ -34,6 +35,12 @@ struct Failing {
     spared: usize,
     count: usize,
     kind: BackendErrorKind,
+}
+
+/// After which write nothing is reached any more, and whether that write happens.
+struct Cut {
+    spared: usize,
+    happens: bool,
 }
 
 #[derive(Default)]
@@ -52,6 +59,7 @@ impl FaultyMeta {
             lose_answers: AtomicUsize::new(0),
             hang: AtomicUsize::new(0),
             always_yes: AtomicBool::new(false),
+            cut: Mutex::new(None),
             watches: Arc::default(),
             tasks: Tasks::new(),
         })
@@ -75,6 +83,30 @@ impl FaultyMeta {
     /// The next `count` writes happen and are answered with `Unavailable`.
     pub fn lose_answers(&self, count: usize) {
         self.lose_answers.store(count, Ordering::SeqCst);
+    }
+
+    /// The next `spared` writes work. The one after them fails with `Unavailable`, and so does everything from then
+    /// on, until [`FaultyMeta::partition`] is switched off; whether that write `happens` nobody is told.
+    pub fn cut_after(&self, spared: usize, happens: bool) {
+        *self.cut.lock() = Some(Cut { spared, happens });
+    }
+
+    /// Forgets an order of [`FaultyMeta::cut_after`]; `true`: it had not been met.
+    pub fn forget_cut(&self) -> bool {
+        self.cut.lock().take().is_some()
+    }
+
+    /// Whether this write is the last that is reached, and whether it happens.
+    fn is_cut(&self) -> Option<bool> {
+        let mut cut = self.cut.lock();
+        match cut.as_mut() {
+            Some(there) if there.spared > 0 => {
+                there.spared -= 1;
+                None
+            }
+            Some(_) => cut.take().map(|cut| cut.happens),
+            None => None,
+        }
     }
 
     /// The next `count` writes have no effect and are never answered.
@@ -131,6 +163,13 @@ impl FaultyMeta {
         }
         if let Some(kind) = self.failure() {
             return Err(BackendError::new(kind, self.inner.name(), operation).with_source("as scripted"));
+        }
+        if let Some(happens) = self.is_cut() {
+            self.partition(true);
+            if happens {
+                work.await?;
+            }
+            return Err(self.unavailable(operation));
         }
         let lost = took(&self.lose_answers);
         let outcome = work.await?;

@@ -261,9 +261,15 @@ impl Storage {
     /// When the log cannot be written.
     pub async fn delete_topic(&self, name: &TopicName) -> Result<bool, BackendError> {
         let _one_at_a_time = self.0.creating.lock().await;
+        let topic = self.topic(name);
         self.0.topics.remove(name);
         let asked = name.clone();
-        self.blocking("deleting a topic", move |plugin| plugin.delete_topic(&asked)).await
+        let deleted = self.blocking("deleting a topic", move |plugin| plugin.delete_topic(&asked)).await;
+        if let (Err(_), Some(topic)) = (&deleted, topic) {
+            // It is still there, and can be asked for again.
+            self.0.topics.insert(name.clone(), topic);
+        }
+        deleted
     }
 
     /// Whether the disk watermark stops publishing now.
@@ -307,13 +313,15 @@ impl Storage {
             return Ok(());
         }
         self.0.signals.cold_reads.inc();
+        // Before the read: what is appended while it runs is not taken for offsets that were never used.
+        let end = partition.end();
         let wanted = partition.clone();
         let records = self.blocking("reading", move |plugin| plugin.read(&wanted, from, CHUNK)).await?;
         let reached = match records.last() {
             // The read stopped at its limit or at the end: it speaks for what it returned.
             Some(last) => Offset(last.offset().0 + 1),
-            // Nothing left below the end: a stretch of offsets that were never used.
-            None => partition.end(),
+            // Nothing below that end: a stretch of offsets that were never used.
+            None => end,
         };
         let grew = partition.cold.lock().keep(from, reached, records);
         self.0.cold.changed(partition, grew);

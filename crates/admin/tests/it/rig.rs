@@ -101,13 +101,16 @@ impl Rig {
         });
         dispatcher.show_lag(&signals);
         let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), true);
+        groups.recover().await.expect("nothing to bring back");
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, records| told.appended(topic, records)));
         let tasks = Tasks::new();
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
+        tasks.spawn("waker", dispatcher.clone().wake_marked(tasks.stop()));
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
         let gate = SecurityGate::open(tenant(), &signals);
         let health = Health::new(Readiness::new());
+        health.started();
         let state =
             AdminState::new(access, gate.clone(), health, clock, signals.clone(), "LOCAL_STICKY_PULL");
         let rate_limits = RateLimits::new(RateLimitStore::new(&store, &writer), gate);

@@ -10,8 +10,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{AckMode, Demand, Entry, HandOut, Lane, Member, Phase, Source, Taken, Terms, Verdict, Windows};
 
-/// One take looks at no more log records than this, so that a lock is held shortly.
-const LOOK: usize = 2_048;
+/// What one look at a group may cost, so that its lock is held shortly: an event costs one, and one more for each
+/// filter that it is held against.
+pub(crate) const LOOK: usize = 2_048;
 /// What a delivery takes in an answer beside its event, about.
 const ENVELOPE_BYTES: usize = 512;
 /// And at no more waiting deliveries that somebody else should have.
@@ -21,6 +22,8 @@ const SKIP: usize = 512;
 pub struct Judge<'a> {
     /// Whether a record is wanted.
     pub verdict: &'a dyn Fn(&LogRecord) -> Verdict,
+    /// What it costs to judge a record.
+    pub cost: usize,
     /// Whether another member waits for something right now and may have it, so that its keys are left to it.
     pub has_demand: &'a dyn Fn(Member) -> bool,
 }
@@ -46,11 +49,14 @@ impl Lane {
         source: &mut dyn Source,
         judge: &Judge<'_>,
     ) -> Taken {
-        let mut take = Take { taken: Taken::default(), bytes: 0, closed: false, demand, now, terms, judge };
+        let work = demand.work;
+        let mut take =
+            Take { taken: Taken::default(), bytes: 0, closed: false, work, demand, now, terms, judge };
         take.retries(self, windows, source);
-        if take.taken.cold.is_none() {
+        if take.taken.cold.is_none() && !take.taken.more {
             take.fresh(self, windows, source);
         }
+        take.taken.work = take.work;
         take.taken.next = Offset(self.next);
         take.taken.auto = terms.ack == AckMode::Auto;
         take.taken
@@ -99,6 +105,8 @@ struct Take<'a> {
     bytes: usize,
     /// The next event would pass the bound of bytes.
     closed: bool,
+    /// What may still be spent.
+    work: usize,
     demand: &'a Demand,
     now: UnixMillis,
     terms: &'a Terms,
@@ -108,6 +116,16 @@ struct Take<'a> {
 impl Take<'_> {
     fn is_full(&self) -> bool {
         self.closed || self.taken.hand_outs.len() >= self.demand.most
+    }
+
+    /// Judges a record, which costs. `None`: nothing is left to spend, and another look goes on here.
+    fn judge(&mut self, record: &LogRecord) -> Option<Verdict> {
+        if self.work == 0 {
+            self.taken.more = true;
+            return None;
+        }
+        self.work = self.work.saturating_sub(self.judge.cost);
+        Some((self.judge.verdict)(record))
     }
 
     /// Whether a record still fits into the answer; the first does in any size where that was asked.
@@ -162,17 +180,20 @@ impl Take<'_> {
                     self.taken.dropped.gone += 1;
                     self.end(lane, offset);
                 }
-                (Some(record), _) => match (self.judge.verdict)(&record) {
-                    Verdict::Deliver if self.fits(&record) => self.hand_out(lane, windows, &record),
-                    Verdict::Deliver => return,
-                    Verdict::Filtered => {
-                        self.taken.dropped.filtered += 1;
-                        self.end(lane, offset);
-                    }
-                    Verdict::Expired => {
-                        self.taken.dropped.expired += 1;
-                        self.end(lane, offset);
-                    }
+                (Some(record), _) => match self.judge(&record) {
+                    None => return,
+                    Some(verdict) => match verdict {
+                        Verdict::Deliver if self.fits(&record) => self.hand_out(lane, windows, &record),
+                        Verdict::Deliver => return,
+                        Verdict::Filtered => {
+                            self.taken.dropped.filtered += 1;
+                            self.end(lane, offset);
+                        }
+                        Verdict::Expired => {
+                            self.taken.dropped.expired += 1;
+                            self.end(lane, offset);
+                        }
+                    },
                 },
             }
             // A run that goes on is behind the offset just given.
@@ -181,14 +202,13 @@ impl Take<'_> {
 
     /// What the log has at and after `scan`.
     fn fresh(&mut self, lane: &mut Lane, windows: &mut Windows, source: &mut dyn Source) {
-        let mut looked = 0;
         let mut records = Vec::new();
         while !self.is_full() {
             let room = self.terms.max_outstanding.saturating_sub(lane.entries.len());
             if room == 0 && self.terms.ack == AckMode::Explicit {
                 return;
             }
-            if looked >= LOOK {
+            if self.work == 0 {
                 self.taken.more = true;
                 return;
             }
@@ -210,9 +230,8 @@ impl Take<'_> {
                 lane.scan = lane.scan.max(reached.0);
                 return;
             }
-            looked += records.len();
             for record in &records {
-                if self.is_full() || lane.entries.len() >= self.terms.max_outstanding {
+                if self.is_full() || lane.entries.len() >= self.terms.max_outstanding || self.work == 0 {
                     break;
                 }
                 self.look_at(lane, windows, record);
@@ -222,7 +241,7 @@ impl Take<'_> {
 
     fn look_at(&mut self, lane: &mut Lane, windows: &mut Windows, record: &Arc<LogRecord>) {
         let offset = record.offset().0;
-        let verdict = (self.judge.verdict)(record);
+        let Some(verdict) = self.judge(record) else { return };
         if verdict == Verdict::Deliver && !self.fits(record) {
             return;
         }
@@ -250,6 +269,7 @@ impl Take<'_> {
                     attempt: 0,
                     serial: 0,
                     void_below: 0,
+                    returned: false,
                     first: UnixMillis(0),
                     last: UnixMillis(0),
                     at: UnixMillis(0),
@@ -278,6 +298,7 @@ impl Take<'_> {
         let row = &mut entry.row;
         row.state = RowState::InFlight;
         row.by_stream = self.demand.by_stream;
+        row.returned = false;
         row.attempt = row.attempt.saturating_add(1);
         row.serial = row.serial.saturating_add(1);
         if row.first == UnixMillis(0) {

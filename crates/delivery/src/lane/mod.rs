@@ -29,8 +29,8 @@ use mesh_frame::{Epoch, Incarnation, Offset};
 use mesh_state::positions::{Cursor, EndReason, LaneKey, PositionBatch, Row, RowState};
 use mesh_storage::{Cached, LogRecord};
 
-pub(crate) use hand_out::delivery_bytes;
 pub use hand_out::{Judge, key_hash};
+pub(crate) use hand_out::{LOOK, delivery_bytes};
 use keys::Keys;
 
 /// A member of a group, by a hash of its client id.
@@ -154,6 +154,8 @@ pub struct Taken {
     pub cold: Option<Offset>,
     /// The take stopped at its own bound of work: there may be more at once.
     pub more: bool,
+    /// What is left of the work that was allowed.
+    pub work: usize,
     /// Members that are to have what was left to them.
     pub left_to: Vec<Member>,
     /// What it dropped on the way.
@@ -173,6 +175,8 @@ pub struct Demand {
     pub bytes: usize,
     /// Whether one delivery is given whatever its size.
     pub at_least_one: bool,
+    /// What may be spent on looking, see [`Judge::cost`].
+    pub work: usize,
     /// Whether it goes to a stream: after a restart such deliveries are due at once.
     pub by_stream: bool,
 }

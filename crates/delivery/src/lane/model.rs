@@ -178,6 +178,7 @@ impl Model {
             most: self.random.random_range(1..5),
             bytes: self.random.random_range(1..2_000),
             at_least_one: self.random.random_bool(0.8),
+            work: self.random.random_range(1..200),
             by_stream: self.random.random_bool(0.3),
         };
         let waiting = self.random.random_range(0..MEMBERS);
@@ -202,7 +203,7 @@ impl Model {
             &self.terms,
             &mut self.windows,
             &mut (&self.log[..], self.start, cold),
-            &Judge { verdict: &verdict, has_demand: &|other| other == Member(waiting) },
+            &Judge { verdict: &verdict, cost: 3, has_demand: &|other| other == Member(waiting) },
         );
         let given: Vec<(u64, u32)> =
             taken.hand_outs.iter().map(|hand_out| (hand_out.record.offset().0, hand_out.serial)).collect();

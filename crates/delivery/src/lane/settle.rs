@@ -4,36 +4,41 @@ use mesh_base::UnixMillis;
 use mesh_frame::Offset;
 use mesh_state::positions::{EndReason, LastError, PositionBatch, RowState};
 
-use super::{Entry, Lane, Member, Phase, Settled, Terms, Windows};
+use super::{Entry, Lane, Member, Phase, Settled, Terms, Windows, timers::Back};
 
 /// Which hand-out of an entry a verb speaks of.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
-    /// Any that was not withdrawn.
+    /// Any, also one that was withdrawn while the event was not handed out again.
     Any,
-    /// The newest only.
+    /// The newest only, unless it was withdrawn.
     Newest,
 }
 
 impl Lane {
     /// The live entry that a delivery id speaks of.
-    fn live(&self, offset: Offset, serial: u32, of: &Of) -> Option<&Entry> {
+    fn live(&self, offset: Offset, serial: u32, of: Of) -> Option<&Entry> {
         let entry = self.entries.get(&offset.0)?;
+        let row = &entry.row;
+        let is_newest = serial == row.serial;
+        let reached = serial > 0 && serial <= row.serial && !(is_newest && row.returned);
+        let stands = serial >= row.void_below;
         let fits = match of {
-            Of::Any => serial >= entry.row.void_below && serial <= entry.row.serial,
-            Of::Newest => serial >= entry.row.void_below && serial == entry.row.serial,
+            Of::Any => stands || entry.phase == Phase::Waiting,
+            Of::Newest => stands && is_newest,
         };
         let alive = match entry.phase {
-            Phase::Waiting | Phase::Held => entry.row.attempt > 0,
+            Phase::Waiting | Phase::Held => true,
             // Staged to somebody else this moment: an older id still ends it.
-            Phase::Handing => serial < entry.row.serial,
+            Phase::Handing => !is_newest,
             Phase::Condemned(_) | Phase::Ending => false,
         };
-        (serial > 0 && fits && alive).then_some(entry)
+        (reached && fits && alive).then_some(entry)
     }
 
     /// Whether a delivery id is live: an ack of it would be accepted.
     pub fn is_live(&self, offset: Offset, serial: u32) -> bool {
-        self.live(offset, serial, &Of::Any).is_some()
+        self.live(offset, serial, Of::Any).is_some()
     }
 
     /// Who has a delivery, or had it last.
@@ -50,7 +55,7 @@ impl Lane {
         windows: &mut Windows,
         batch: &mut PositionBatch,
     ) -> Settled {
-        if self.live(offset, serial, &Of::Any).is_none() {
+        if self.live(offset, serial, Of::Any).is_none() {
             return Settled::Unknown;
         }
         batch.delete_row(self.key, offset);
@@ -72,7 +77,7 @@ impl Lane {
         windows: &mut Windows,
         batch: &mut PositionBatch,
     ) -> Settled {
-        let Some(entry) = self.live(offset, serial, &Of::Newest) else { return Settled::Unknown };
+        let Some(entry) = self.live(offset, serial, Of::Newest) else { return Settled::Unknown };
         let delay = delay.unwrap_or_else(|| terms.backoff.random_delay(entry.row.attempt));
         self.fail(offset.0, error, now.plus(delay), now, terms, windows, batch);
         let entry = &self.entries[&offset.0];
@@ -94,7 +99,7 @@ impl Lane {
         windows: &mut Windows,
         batch: &mut PositionBatch,
     ) -> Settled {
-        let Some(entry) = self.live(offset, serial, &Of::Newest) else { return Settled::Unknown };
+        let Some(entry) = self.live(offset, serial, Of::Newest) else { return Settled::Unknown };
         let (waiting, member, key) = (entry.phase == Phase::Waiting, entry.member(), entry.row.key);
         let with_another = key
             .and_then(|key| self.keys.head(key))
@@ -133,7 +138,7 @@ impl Lane {
         windows: &mut Windows,
         batch: &mut PositionBatch,
     ) -> Settled {
-        let Some(entry) = self.live(offset, serial, &Of::Any) else { return Settled::Unknown };
+        let Some(entry) = self.live(offset, serial, Of::Any) else { return Settled::Unknown };
         let (handing, key) = (entry.phase == Phase::Handing, entry.row.key);
         self.leave_window(offset.0, windows);
         if let Some(entry) = self.entries.get_mut(&offset.0) {
@@ -157,7 +162,7 @@ impl Lane {
         batch: &mut PositionBatch,
     ) {
         let stands = self.entries.get(&offset.0).is_some_and(|entry| entry.row.serial == serial);
-        if stands && self.withdraw(offset.0, now, windows, batch) {
+        if stands && self.withdraw(offset.0, Back::Unread, now, windows, batch) {
             let key = self.entries[&offset.0].row.key;
             if let Some(key) = key {
                 self.withdraw_behind(key, offset.0, now, windows, batch);

@@ -6,6 +6,15 @@ use mesh_state::positions::{EndReason, LastError, PositionBatch, RowState};
 
 use super::{Lane, Member, Phase, Terms, Windows};
 
+/// Why a hand-out is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Back {
+    /// An event before it of its key comes again first. Until it is handed out again its id acks and rejects.
+    Withdrawn,
+    /// It never reached its member: its id is void, those before it are not.
+    Unread,
+}
+
 impl Lane {
     /// Brings the lane to `now`. What it stages need not be waited for: a lock that ran out says the same
     /// after a restart. `true`: something became ready, or a dead letter is due.
@@ -86,7 +95,8 @@ impl Lane {
         self.settle(offset, now);
     }
 
-    /// Takes back what a member has of a key behind an event that comes again first: uncounted, ids void.
+    /// Takes back what a member has of a key behind an event that comes again first: uncounted. Its ids still ack and
+    /// reject, so that a client which goes on all the same loses nothing by it.
     pub(super) fn withdraw_behind(
         &mut self,
         key: u64,
@@ -96,15 +106,16 @@ impl Lane {
         batch: &mut PositionBatch,
     ) {
         for behind in self.keys.flying_behind(key, offset) {
-            self.withdraw(behind, now, windows, batch);
+            self.withdraw(behind, Back::Withdrawn, now, windows, batch);
         }
         self.place_key(key, now);
     }
 
-    /// Takes back one hand-out: uncounted, its ids void, due at once. `false`: it is not with a member.
+    /// Takes back one hand-out: uncounted, due at once. `false`: it is not with a member.
     pub(super) fn withdraw(
         &mut self,
         offset: u64,
+        back: Back,
         now: UnixMillis,
         windows: &mut Windows,
         batch: &mut PositionBatch,
@@ -114,7 +125,10 @@ impl Lane {
         };
         windows.remove(Member(entry.row.member));
         entry.row.attempt = entry.row.attempt.saturating_sub(1);
-        entry.row.void_below = entry.row.serial + 1;
+        match back {
+            Back::Withdrawn => entry.row.void_below = entry.row.serial + 1,
+            Back::Unread => entry.row.returned = true,
+        }
         self.wait(offset, now, now);
         let row = self.entries[&offset].row.clone();
         batch.put_row(self.key, Offset(offset), row);

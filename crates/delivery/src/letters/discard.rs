@@ -12,6 +12,7 @@ impl DeadLetters {
     pub async fn discard(&self, which: &LetterSelector, most: usize) -> Result<usize, Interrupted> {
         let mut gone = 0;
         let mut after: Option<String> = None;
+        self.0.letters_are_there()?;
         loop {
             let at = |error| Interrupted { done: gone, error };
             let turn = self.0.letters.turn(self.0.limits.publish_timeout).await;

@@ -28,7 +28,7 @@ impl Inner {
     /// # Errors
     /// [`LettersError::Ledger`] when they do not within five seconds, or when that cannot be told; `Stopping`.
     pub(super) async fn await_ends(&self, rows: Vec<LetterRow>) -> Result<Vec<LetterRow>, LettersError> {
-        let (until, stop) = (self.clock.now().plus(PATIENCE), self.tasks.stop());
+        let (until, stop) = (self.clock.now().plus(PATIENCE), self.operations.tasks.stop());
         let (mut ended, mut dying) = (Vec::new(), Vec::new());
         for row in rows {
             let place = if self.is_dying(&row.record).await? { &mut dying } else { &mut ended };

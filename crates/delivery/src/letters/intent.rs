@@ -79,7 +79,7 @@ impl ReliableDispatcher {
 
 /// Until nothing is left open.
 async fn keep_tidying(inner: Arc<Inner>) {
-    let stop = inner.tasks.stop();
+    let stop = inner.operations.tasks.stop();
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK_AGAIN) => {}
@@ -137,7 +137,7 @@ impl Inner {
     pub(super) fn tidy_later(self: &Arc<Self>, turn: &mut Turn) {
         if !turn.tidying && !turn.is_tidy() {
             turn.tidying = true;
-            self.tasks.spawn("replay-tidying", keep_tidying(self.clone()));
+            self.operations.tasks.spawn("replay-tidying", keep_tidying(self.clone()));
         }
     }
 

@@ -125,6 +125,9 @@ pub enum LettersError {
     /// The process is stopping.
     #[error("the process is stopping")]
     Stopping,
+    /// The groups are being brought back.
+    #[error("the instance is starting")]
+    Starting,
 }
 
 /// The handle on dead letters; cheap to clone.

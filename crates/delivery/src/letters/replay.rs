@@ -35,12 +35,13 @@ impl DeadLetters {
     pub async fn replay(&self, which: &LetterSelector, most: usize) -> Result<Replayed, Interrupted> {
         let mut total = Replayed::default();
         let mut after: Option<String> = None;
+        self.0.letters_are_there()?;
         loop {
             let at = |error| Interrupted { done: total.replayed, error };
             let patience = self.0.limits.publish_timeout;
             let turn = self.0.letters.paced_turn(patience, &self.0.clock).await;
             let mut turn = turn.ok_or_else(|| at(LettersError::Busy))?;
-            if self.0.tasks.stop().is_signalled() {
+            if self.0.operations.tasks.stop().is_signalled() {
                 return Err(at(LettersError::Stopping));
             }
             if self.0.storage.is_low() {
@@ -53,7 +54,7 @@ impl DeadLetters {
             let (told, answer) = oneshot::channel();
             let took = Replayed::default();
             let replaying = Replaying { inner: self.0.clone(), turn, took, told: Some(told) };
-            self.0.tasks.spawn("replay", replaying.run(page.rows, left));
+            self.0.operations.tasks.spawn("replay", replaying.run(page.rows, left));
             let (took, failed) = answer.await.map_err(|_| at(LettersError::Stopping))?;
             total.replayed += took.replayed;
             total.group_gone += took.group_gone;
@@ -79,6 +80,7 @@ impl DeadLetters {
     pub async fn would_replay(&self, which: &LetterSelector, most: usize) -> Result<Replayed, Interrupted> {
         let mut total = Replayed::default();
         let mut after: Option<String> = None;
+        self.0.letters_are_there()?;
         let at = |error| Interrupted { done: 0, error };
         loop {
             let page = self.page(which, after.as_deref()).await.map_err(at)?;
@@ -182,7 +184,7 @@ impl Replaying {
             Ok(appended) => appended,
             Err(_elapsed) => {
                 self.tell(Some(LettersError::TimedOut));
-                let stop = inner.tasks.stop();
+                let stop = inner.operations.tasks.stop();
                 tokio::select! {
                     appended = appending => appended,
                     () = stop.wait() => return Err(LettersError::Stopping),
@@ -196,7 +198,7 @@ impl Replaying {
     /// both are gone. When the process stops before that, its next start does it.
     async fn finish(&mut self, mut left: Vec<(LetterRow, u64)>, intended: &Stored<ReplayIntent>) {
         let inner = self.inner.clone();
-        let (stop, mut failures) = (inner.tasks.stop(), 0);
+        let (stop, mut failures) = (inner.operations.tasks.stop(), 0);
         let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5), 0.2);
         while let Err(error) = self.remove(&mut left, intended).await {
             tracing::warn!(error = %error.chain(), rows = left.len(), "a replay cannot be finished now; it is tried again");
@@ -249,6 +251,11 @@ impl Replaying {
 }
 
 impl Inner {
+    /// Nothing is replayed or discarded before every group is there.
+    pub(super) fn letters_are_there(&self) -> Result<(), Interrupted> {
+        self.operations.ready().map_err(|_recovering| Interrupted { done: 0, error: LettersError::Starting })
+    }
+
     /// Whether and how a row can be replayed now.
     async fn fate_of(&self, row: &LetterRow) -> Result<Fate, LettersError> {
         let letter = &row.record;

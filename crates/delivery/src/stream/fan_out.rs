@@ -22,7 +22,7 @@ use super::{Fan, Parcel, Stream};
 use crate::{
     dispatcher::{Inner, LedgerUnavailable},
     group::Group,
-    lane::{AckMode, Demand, Member, Taken, delivery_bytes},
+    lane::{AckMode, Demand, LOOK, Member, Taken, delivery_bytes},
     poll::{Cancelled, HELD},
     take::Looking,
 };
@@ -254,6 +254,7 @@ impl Inner {
                 most: credit.min(share).min(left),
                 bytes: room.bytes,
                 at_least_one: room.is_empty,
+                work: LOOK,
                 by_stream: true,
             };
             let its = self.take(&mut looking, demand);

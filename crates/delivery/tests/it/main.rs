@@ -8,4 +8,5 @@ mod receivers;
 mod replay;
 mod rig;
 mod streams;
+mod sweep;
 mod verbs;

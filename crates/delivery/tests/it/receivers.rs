@@ -172,7 +172,7 @@ async fn a_tenant_has_no_more_subscriptions_than_it_may_and_gets_them_back() {
     rig.subscribe_as(None, "a", "t", Some(2)).await.expect("the same again is not one more");
     rig.groups.unsubscribe(&anybody(), &client("a"), None, None, false).await.expect("left");
     rig.subscribe_as(None, "c", "t", Some(2)).await.expect("one was given back");
-    assert!(rig.groups.evict(&tenant(), &client("c")).await.expect("evicted"));
+    assert_eq!(rig.groups.reject(&tenant(), &client("c")).await.expect("evicted"), 1);
     assert_eq!(rig.dispatcher.subscriptions(&tenant()), 1);
     // Many at once do not pass it together.
     let many = (0..20).map(|n| {
@@ -422,7 +422,7 @@ async fn that_a_client_was_evicted_is_told_to_its_owner_alone() {
     let rig = Rig::new().await;
     let terms = Terms::new();
     rig.subscribe_as(Some("alice"), "c", "t", None).await.expect("subscribed");
-    assert!(rig.groups.evict(&tenant(), &client("c")).await.expect("evicted"));
+    assert_eq!(rig.groups.reject(&tenant(), &client("c")).await.expect("evicted"), 1);
     let polled = async |name: &str| {
         rig.dispatcher.poll(&named(name, &terms), &client("c"), 1, Duration::ZERO).await.map(|_| ())
     };

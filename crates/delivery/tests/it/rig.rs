@@ -121,7 +121,9 @@ impl Rig {
             stream_unread: Duration::from_secs(3),
             publish_timeout: Duration::from_secs(2),
         };
-        Self::over(Lasting { clock, storage, log, meta, limits, listener, folder }).await
+        let rig = Self::over(Lasting { clock, storage, log, meta, limits, listener, folder }).await;
+        rig.groups.recover().await.expect("nothing to bring back");
+        rig
     }
 
     /// The process over what outlives it.
@@ -150,6 +152,7 @@ impl Rig {
         let groups = Groups::new(dispatcher.clone(), subscriptions, true);
         *listener.lock() = Some(dispatcher.clone());
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
+        tasks.spawn("waker", dispatcher.clone().wake_marked(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         Self {
             clock,
@@ -191,12 +194,18 @@ impl Rig {
 
     /// Ends the process whatever it is at, and starts it again over the same log, Meta and positions.
     pub(crate) async fn restart(self) -> (Self, Recovered) {
+        self.restart_after(|_| ()).await
+    }
+
+    /// The same; `between` is called when the old process has ended and before the next one starts.
+    pub(crate) async fn restart_after(self, between: impl FnOnce(&FaultyMeta)) -> (Self, Recovered) {
         let Self { clock, storage, log, meta, dispatcher, groups, tasks, listener, limits, folder, .. } =
             self;
         dispatcher.flush().await;
         assert!(tasks.shut_down(DEADLINE).await, "its tasks end");
         *listener.lock() = None;
         drop((dispatcher, groups, tasks));
+        between(&meta);
         let rig = Self::over(Lasting { clock, storage, log, meta, limits, listener, folder }).await;
         let recovered = rig.groups.recover().await.expect("recovered");
         rig.start_undertaker();

@@ -433,7 +433,7 @@ async fn a_stream_follows_what_its_client_joins_and_ends_with_the_last_it_leaves
     rig.subscribe("d", Mode::LoadBalance, patient()).await;
     let other = rig.stream("d");
     assert_eq!(other.read(6).await.len(), 6);
-    assert!(rig.groups.evict(&tenant(), &client("d")).await.expect("evicted"));
+    assert_eq!(rig.groups.reject(&tenant(), &client("d")).await.expect("evicted"), 1);
     assert!(!other.end().await.is_empty());
     assert!(matches!(open("d"), Err(PollError::Expired)));
 }

@@ -239,8 +239,31 @@ async fn a_nack_withdraws_what_comes_behind_it_of_its_key() {
     }
     let run = rig.poll("c", 10, 1_000).await;
     assert_eq!(rig.nack(&[&run[0]], NOW).await, [SettleOutcome::Settled]);
-    assert_eq!(rig.ack(&[&run[1]]).await, [SettleOutcome::Unknown], "its id is void");
+    assert_eq!(rig.nack(&[&run[1]], NOW).await, [SettleOutcome::Unknown], "it was withdrawn");
+    assert_eq!(rig.extend(&[&run[1]], 60_000).await, [SettleOutcome::Unknown], "it was withdrawn");
+    assert_eq!(rig.ack(&[&run[1]]).await, [SettleOutcome::Settled], "who goes on all the same loses nothing");
     let again = rig.poll("c", 10, 1_000).await;
-    assert_eq!(events(&again), ["0", "1", "2"]);
-    assert_eq!(again.iter().map(|got| got.attempt).collect::<Vec<_>>(), [2, 1, 1]);
+    assert_eq!(events(&again), ["0", "2"], "what was acknowledged does not come again");
+    assert_eq!(again.iter().map(|got| got.attempt).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(rig.ack(&[&run[2]]).await, [SettleOutcome::Unknown], "it was handed out again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_given_back_uncounted_leaves_the_ids_before_it_good() {
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, quick()).await;
+    rig.publish_ids(0..1).await;
+    let by_poll = rig.poll("c", 1, 1_000).await;
+    // Its lock runs out, and an answer that never leaves takes it.
+    let given = loop {
+        let wait = Duration::from_millis(1_000);
+        let answer =
+            rig.dispatcher.poll(&anybody(), &crate::rig::client("c"), 1, wait).await.expect("an answer");
+        if !answer.deliveries().is_empty() {
+            break crate::rig::got(&answer);
+        }
+    };
+    assert_eq!(given.len(), 1);
+    assert_eq!(rig.ack(&[&by_poll[0]]).await, [SettleOutcome::Settled]);
+    assert_eq!(rig.poll("c", 1, 200).await.len(), 0, "it does not come again");
 }

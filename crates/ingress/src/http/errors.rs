@@ -14,7 +14,7 @@ use http::{
     header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use mesh_base::{BackendError, BackendErrorKind};
-use mesh_delivery::{LedgerUnavailable, PollError, SubscribeError};
+use mesh_delivery::{LedgerUnavailable, PollError, SubscribeError, Unable};
 use mesh_frame::{EventError, EventErrorKind, NameError};
 use mesh_gate::{Denied, DeniedKind};
 use mesh_storage::TopicError;
@@ -294,6 +294,16 @@ impl From<Hidden> for ApiError {
     }
 }
 
+impl From<Unable> for ApiError {
+    fn from(why: Unable) -> Self {
+        let code = match why {
+            Unable::Recovering | Unable::Stopping => ErrorCode::NotReady,
+            Unable::Busy => ErrorCode::Overloaded,
+        };
+        Self::new(code, why.to_string())
+    }
+}
+
 impl From<SubscribeError> for ApiError {
     fn from(error: SubscribeError) -> Self {
         match error {
@@ -344,6 +354,8 @@ impl From<SubscribeError> for ApiError {
                 }
             }
             SubscribeError::Storage(error) => of_storage(&error, "finding the start"),
+            SubscribeError::Changed => Self::new(ErrorCode::GroupConflict, error.to_string()),
+            SubscribeError::Unable(why) => why.into(),
         }
     }
 }

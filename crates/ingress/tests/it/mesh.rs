@@ -101,6 +101,7 @@ impl Mesh {
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, count| told.appended(topic, count)));
         let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), wanted.auto_create);
+        groups.recover().await.expect("nothing to bring back");
 
         let tenant = TenantId::new("default").expect("legal");
         let settings = IntakeSettings {
@@ -123,6 +124,7 @@ impl Mesh {
         let address = server.local_addr();
         tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
         tasks.spawn("tick", dispatcher.clone().tick(tasks.stop()));
+        tasks.spawn("waker", dispatcher.clone().wake_marked(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         let serving =
             server.serve(Traffic::new(edge), clock, HttpServerSignals::new("http", &signals), stop.clone());

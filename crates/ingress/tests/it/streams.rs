@@ -73,7 +73,7 @@ async fn silence_is_broken_by_comments_and_errors_come_before_the_headers() {
     assert_eq!(sse.events(1).await, ["1"]);
 
     let (tenant, name) = (TenantId::new("default").expect("legal"), ClientId::new("c").expect("legal"));
-    assert!(mesh.groups.evict(&tenant, &name).await.expect("evicted"));
+    assert_eq!(mesh.groups.reject(&tenant, &name).await.expect("evicted"), 1);
     let last = sse.rest().await.pop();
     assert!(matches!(&last, Some(Block::Comment(why)) if why.contains("no subscription")), "{last:?}");
     let reply = client.get("/events/stream?clientId=c").await;

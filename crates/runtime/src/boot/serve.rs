@@ -43,6 +43,7 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     built.sessions.follow(&delivery_tasks);
     let stop = delivery_tasks.stop();
     delivery_tasks.spawn("ticker", built.dispatcher.clone().tick(stop.clone()));
+    delivery_tasks.spawn("waker", built.dispatcher.clone().wake_marked(stop.clone()));
     delivery_tasks.spawn("progress", built.dispatcher.clone().keep_progress(stop.clone()));
     delivery_tasks.spawn("undertaker", built.dispatcher.clone().bury_the_condemned(stop.clone()));
     delivery_tasks.spawn("health", built.health.clone().keep_looking(clock, stop.clone()));
@@ -71,8 +72,9 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
             tracing::error!(%error, "the traffic port failed");
         }
     });
-    built.readiness.open();
+    // Operators first: whoever sees the instance ready may ask for anything.
     built.health.started();
+    built.readiness.open();
     tracing::info!("ready");
 
     stopping.wait().await;

@@ -18,6 +18,8 @@ const CHECKSUM: usize = 4;
 /// The bits of the flags that say why the last attempt failed.
 const ERROR_SHIFT: u8 = 2;
 const ERROR_MASK: u8 = 0b111;
+/// The bit of the flags that says that the newest hand-out never reached its member.
+const RETURNED_SHIFT: u8 = 5;
 
 /// Why a delivery ends in the dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,8 +62,10 @@ pub struct Row {
     pub attempt: u32,
     /// How many hand-outs there were, withdrawn ones included; what a delivery id carries.
     pub serial: u32,
-    /// Ids with a serial below this are void.
+    /// Hand-outs with a serial below this were withdrawn: they can be neither given back nor extended.
     pub void_below: u32,
+    /// The newest hand-out never reached its member: its id is void, older ones are not.
+    pub returned: bool,
     /// The first hand-out.
     pub first: UnixMillis,
     /// The last hand-out.
@@ -81,7 +85,8 @@ pub struct Row {
 impl Row {
     /// The row's bytes: version, state, flags, then the numbers big-endian in the order of the fields, the reason
     /// as text in a row of version 2, and a CRC-32 of it all. Flags: bit 0 by a stream, bit 1 with a key, bits 2 to 4
-    /// why the last attempt failed where that is not a client's reason.
+    /// why the last attempt failed where that is not a client's reason, bit 5 that the newest hand-out never reached
+    /// its member.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED + CHECKSUM);
         let (version, code) = match self.error.code() {
@@ -95,7 +100,12 @@ impl Row {
             RowState::Condemned(EndReason::AttemptsExhausted) => 2,
             RowState::Condemned(EndReason::Rejected) => 3,
         });
-        out.push(u8::from(self.by_stream) | u8::from(self.key.is_some()) << 1 | code << ERROR_SHIFT);
+        out.push(
+            u8::from(self.by_stream)
+                | u8::from(self.key.is_some()) << 1
+                | code << ERROR_SHIFT
+                | u8::from(self.returned) << RETURNED_SHIFT,
+        );
         for number in [self.attempt, self.serial, self.void_below] {
             out.extend(number.to_be_bytes());
         }
@@ -139,6 +149,7 @@ impl Row {
             attempt: u32_at(3),
             serial: u32_at(7),
             void_below: u32_at(11),
+            returned: body[2] >> RETURNED_SHIFT & 1 != 0,
             first: UnixMillis(u64_at(15)),
             last: UnixMillis(u64_at(23)),
             at: UnixMillis(u64_at(31)),
@@ -161,6 +172,7 @@ mod tests {
             attempt: 3,
             serial: 4,
             void_below: 2,
+            returned: false,
             first: UnixMillis(1_700_000_000_001),
             last: UnixMillis(1_700_000_000_002),
             at: UnixMillis(1_700_000_000_003),

@@ -96,6 +96,21 @@ impl SubscriptionStore for ClusterSubscriptionStore {
         })
     }
 
+    fn read_group<'a>(
+        &'a self,
+        group: &'a GroupId,
+    ) -> BoxFuture<'a, Result<Option<StoredGroup>, BackendError>> {
+        Box::pin(self.groups.read(group))
+    }
+
+    fn read_member<'a>(
+        &'a self,
+        group: &'a GroupId,
+        client: &'a ClientId,
+    ) -> BoxFuture<'a, Result<Option<StoredMember>, BackendError>> {
+        Box::pin(async move { self.members.read(&(group.clone(), client.clone())).await })
+    }
+
     fn group(&self, group: &GroupId) -> Option<StoredGroup> {
         self.groups.get(group)
     }

@@ -177,6 +177,19 @@ pub trait SubscriptionStore: Send + Sync {
         expected: &'a Stored<SubscriptionRecord>,
     ) -> BoxFuture<'a, Result<Removed<SubscriptionRecord>, BackendError>>;
 
+    /// A group as Meta holds it now, past the view.
+    fn read_group<'a>(
+        &'a self,
+        group: &'a GroupId,
+    ) -> BoxFuture<'a, Result<Option<StoredGroup>, BackendError>>;
+
+    /// A membership as Meta holds it now, past the view.
+    fn read_member<'a>(
+        &'a self,
+        group: &'a GroupId,
+        client: &'a ClientId,
+    ) -> BoxFuture<'a, Result<Option<StoredMember>, BackendError>>;
+
     /// A group, from the view.
     fn group(&self, group: &GroupId) -> Option<StoredGroup>;
 

@@ -4,21 +4,23 @@
 //! group back with what it had in flight. Attempts go on where they were, locks of polled deliveries stand,
 //! and nothing moves because a client is absent.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use mesh_base::BackendError;
 use mesh_rocks::Durability;
 use mesh_state::{
     positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch},
-    shared::{GroupId, StoredGroup, SubscriptionStore},
+    shared::{GroupId, GroupKind, GroupRecord, Removed, StoredGroup, SubscriptionStore},
 };
-use mesh_storage::TopicError;
+use mesh_storage::{Topic, TopicError};
 
+use super::{Groups, SubscribeError, subscribe::read_settings};
 use crate::{
-    Groups,
     dispatcher::LedgerUnavailable,
     group::{Group, Membership},
-    groups::read_settings,
 };
 
 /// Why recovery stopped the boot.
@@ -48,45 +50,98 @@ pub struct Recovered {
     pub replayed: usize,
 }
 
+impl From<RecoveryError> for SubscribeError {
+    fn from(error: RecoveryError) -> Self {
+        match error {
+            RecoveryError::Topic(error) => error.into(),
+            RecoveryError::Backend(error) => LedgerUnavailable::from(error).into(),
+            RecoveryError::Ledger(error) => error.into(),
+        }
+    }
+}
+
 impl Groups {
-    /// Brings every group back. Call it once, before anything is served. The Meta store is this process's
-    /// own: every group in it is ours, also when the instance was called otherwise before.
+    /// Brings every group back. Call it once, before anything is served; until it is done nothing can be changed.
+    /// The Meta store is this process's own: every group in it is ours, also when the instance was called otherwise
+    /// before.
     ///
     /// # Errors
     /// See [`RecoveryError`]; the boot stops.
     pub async fn recover(&self) -> Result<Recovered, RecoveryError> {
-        let inner = &self.dispatcher.0;
+        let inner = self.inner();
         let mut known: HashMap<u64, u32> = HashMap::new();
         let mut recovered = Recovered::default();
+        self.end_what_was_left().await?;
         for (id, stored) in self.store.groups() {
             known.insert(stored.record.id, stored.record.generation);
-            let Some(settings) = read_settings(&stored.record) else {
-                tracing::error!(group = %id, "the settings of this group are of a newer release: it is not served");
-                continue;
-            };
             let topic = inner.storage.ensure_topic(&id.topic, true, None).await?;
-            let terms = settings.terms(inner.limits.outstanding, inner.epoch);
-            let group =
-                Group::new(id.clone(), stored.record.id, stored.record.generation, topic, settings, terms);
-            self.align_pull_offsets_to_ack(&id, &stored, &group).await?;
-            inner.ensure_lanes(&group).await?;
-            for member in self.store.members(&id) {
-                let record = &member.record;
-                let membership = Membership {
-                    subscription: record.subscription_id.clone(),
-                    max_in_flight: record.max_in_flight,
-                };
-                group.state.lock().admit(&id.tenant, &record.client, membership);
-                let owner = record.principal.as_deref().map(Into::into);
-                inner.clients.joined(&id.tenant, &record.client, &group, owner.as_ref());
-            }
-            inner.groups.write().add(&group);
-            recovered.groups += 1;
+            let back = self.bring_back(&id, &stored, &topic).await?;
+            recovered.groups += usize::from(back.is_some());
         }
         recovered.orphans = self.forget_orphans(&known).await?;
         recovered.replayed = self.dispatcher.settle_replays().await?;
         recovered.pending = self.dispatcher.pending_count();
+        inner.operations.recovered();
         Ok(recovered)
+    }
+
+    /// Removes what the death of an operation left in Meta: memberships of no group, and groups of one client
+    /// without it.
+    async fn end_what_was_left(&self) -> Result<(), BackendError> {
+        for (id, member) in self.store.all_members() {
+            if self.store.group(&id).is_none() {
+                tracing::info!(group = %id, client = %member.record.client, "a subscription that was never finished, or never quite ended, is removed");
+                let mut held = Some(member);
+                while let Some(ours) = held.take() {
+                    if let Removed::Stale(there) = self.store.remove_member(&id, &ours).await? {
+                        held = there;
+                    }
+                }
+            }
+        }
+        for (id, group) in self.store.groups() {
+            if id.kind == GroupKind::Broadcast && self.store.members(&id).is_empty() {
+                tracing::info!(group = %id, "a group of one client without it is removed");
+                let mut held = Some(group);
+                while let Some(ours) = held.take() {
+                    if let Removed::Stale(there) = self.store.remove_group(&id, &ours).await? {
+                        held = there;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves a group that Meta holds, with its members. `None`: this release does not understand its settings.
+    pub(super) async fn bring_back(
+        &self,
+        id: &GroupId,
+        stored: &StoredGroup,
+        topic: &Arc<Topic>,
+    ) -> Result<Option<Arc<Group>>, RecoveryError> {
+        let inner = self.inner();
+        let Some(settings) = read_settings(&stored.record) else {
+            tracing::error!(group = %id, "the settings of this group are of a newer release: it is not served");
+            return Ok(None);
+        };
+        let terms = settings.terms(inner.limits.outstanding, inner.epoch);
+        let GroupRecord { id: number, generation, .. } = stored.record;
+        let group = Group::new(id.clone(), number, generation, topic.clone(), settings, terms);
+        self.align_pull_offsets_to_ack(id, stored, &group).await?;
+        inner.ensure_lanes(&group).await?;
+        for member in self.store.members(id) {
+            let record = &member.record;
+            let membership = Membership {
+                subscription: record.subscription_id.clone(),
+                max_in_flight: record.max_in_flight,
+            };
+            group.state.lock().admit(&id.tenant, &record.client, membership);
+            let owner = record.principal.as_deref().map(Into::into);
+            inner.clients.joined(&id.tenant, &record.client, &group, owner.as_ref());
+        }
+        inner.groups.write().add(&group);
+        Ok(Some(group))
     }
 
     /// Makes a group's positions and the log agree: the log's next offset is at least every

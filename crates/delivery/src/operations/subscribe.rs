@@ -1,7 +1,7 @@
-//! Groups and members: subscribe, unsubscribe, and who is subscribed.
+//! Groups and members: subscribe, and who is subscribed.
 //!
-//! Subscribe writes positions first, then Meta; unsubscribe the reverse: what Meta knows always has its
-//! positions, and positions nobody knows are removed at boot. Both are durable before they are answered.
+//! A group that is made: positions, then the membership, then the group's record, which decides it. A further
+//! member: its record decides it. A change of settings: a compare-and-set of the group's record decides it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,10 +10,14 @@ use mesh_frame::{ClientId, Filter, GroupName, Offset, PartitionId, SubscriptionI
 use mesh_rocks::Durability;
 use mesh_state::{
     positions::{Cursor, PositionBatch},
-    shared::{self, ClusterSubscriptionStore, GroupId, GroupRecord, SubscriptionRecord, SubscriptionStore},
+    shared::{
+        self, ClusterSubscriptionStore, Created, GroupId, GroupRecord, Replaced, StoredGroup,
+        SubscriptionRecord, SubscriptionStore,
+    },
 };
 use mesh_storage::{Topic, TopicError};
 
+use super::{StillBusy, Tell, Unable, Undecided, places::Places};
 use crate::{
     AskedSettings, Mode, ReliableDispatcher, Settings,
     dispatcher::{Inner, LedgerUnavailable},
@@ -119,6 +123,18 @@ pub enum SubscribeError {
     /// The log cannot be read.
     #[error("{}", .0.chain())]
     Storage(BackendError),
+    /// Somebody else changed the group at the same time.
+    #[error("the group was changed at the same time; try again")]
+    Changed,
+    /// Nothing is begun now, or the process ends before it is known how it ended.
+    #[error(transparent)]
+    Unable(#[from] Unable),
+}
+
+impl From<StillBusy> for SubscribeError {
+    fn from(busy: StillBusy) -> Self {
+        Self::Unable(busy.into())
+    }
 }
 
 /// A member as an operator sees it.
@@ -145,7 +161,7 @@ pub struct MemberView {
 pub struct Groups {
     pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) store: Arc<ClusterSubscriptionStore>,
-    pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
+    places: Places,
     pub(crate) auto_create: bool,
 }
 
@@ -156,7 +172,7 @@ impl Groups {
         store: Arc<ClusterSubscriptionStore>,
         auto_create: bool,
     ) -> Self {
-        Self { dispatcher, store, changing: Arc::default(), auto_create }
+        Self { dispatcher, store, places: Places::default(), auto_create }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -167,9 +183,10 @@ impl Groups {
     /// events appended after that are not missed. Again with the same arguments it changes nothing.
     ///
     /// # Errors
-    /// See [`SubscribeError`]; nothing is changed.
+    /// See [`SubscribeError`]. When Meta failed it may be done all the same, and asking again finds out.
     pub async fn subscribe(&self, request: Subscribe) -> Result<Subscribed, SubscribeError> {
-        let inner = self.inner();
+        let operations = &self.inner().operations;
+        operations.ready()?;
         if let Some(suspension) = self.dispatcher.suspension() {
             return Err(LedgerUnavailable::from(suspension).into());
         }
@@ -183,9 +200,30 @@ impl Groups {
             tenant: request.tenant.clone(),
             topic: request.topic.clone(),
             kind: kind_of(&settings),
-            name: name.clone(),
+            name,
         };
-        let _one_at_a_time = self.changing.lock().await;
+        // A topic is not deleted between here and the group.
+        let topic = operations.topics.shared(&id.topic).await?;
+        let client = operations.clients.alone(&(request.tenant.clone(), request.client.clone())).await?;
+        let groups = self.clone();
+        operations
+            .own("subscribe", |asker| async move {
+                let subscribed = groups.subscribe_client(&id, settings, &request, &asker).await;
+                drop((topic, client));
+                subscribed
+            })
+            .await
+    }
+
+    /// The caller has the locks of the topic and the client.
+    async fn subscribe_client(
+        &self,
+        id: &GroupId,
+        settings: Settings,
+        request: &Subscribe,
+        asker: &dyn Tell,
+    ) -> Result<Subscribed, SubscribeError> {
+        let inner = self.inner();
         let owner = inner.clients.owner(&request.tenant, &request.client);
         if !request.over_others && owner.is_some() && owner.as_deref() != request.principal.as_deref() {
             return Err(SubscribeError::NotYours);
@@ -193,33 +231,41 @@ impl Groups {
         if owner.is_none()
             && let Some(principal) = &request.principal
         {
-            self.adopt_all(&request.tenant, &request.client, principal).await?;
+            self.adopt_all(&request.tenant, &request.client, principal, asker).await?;
         }
-        let there = inner.groups.read().by_id.get(&id).cloned();
+        let _alone = inner.operations.groups.alone(id).await?;
+        let there = inner.groups.read().by_id.get(id).cloned();
         let is_member =
             there.as_ref().is_some_and(|group| group.state.lock().members.contains_key(&request.client));
+        let mut place = None;
         if !is_member {
             let limit = inner.limits.subscriptions_per_client;
             let has = inner.groups_of(&request.tenant, &request.client).map_or(0, |groups| groups.len());
             if has >= limit {
                 return Err(SubscribeError::TooManySubscriptions(limit));
             }
-            if let Some(most) = request.most_of_tenant
-                && self.used_by(&request.tenant, there.as_ref()) >= most
-            {
-                return Err(SubscribeError::TenantFull(most));
+            if let Some(most) = request.most_of_tenant {
+                let used = || self.used_by(&request.tenant, there.as_ref());
+                place = Some(self.places.take(&request.tenant, most, used)?);
             }
         }
-        // Under the lock: a topic is not deleted between here and the group.
-        let topic = inner.storage.ensure_topic(&request.topic, self.auto_create, None).await?;
-        let (group, created) = match there {
-            Some(group) => {
-                self.adjust(&group, &request).await?;
-                (group, false)
+        let topic = inner.storage.ensure_topic(&id.topic, self.auto_create, None).await?;
+        // What Meta holds counts, whatever an operation before this one came to.
+        let held = self.store.read_group(id).await.map_err(SubscribeError::Meta)?;
+        let there = self.serve_what_is_held(id, there, held.as_ref(), &topic).await?;
+        let (group, membership, created) = match (there, held) {
+            (Some(group), Some(held)) => {
+                self.adjust(&group, held, request, asker).await?;
+                let membership = self.join(&group, request, asker).await?;
+                (group, membership, false)
             }
-            None => (self.create(&id, &topic, settings.with(&request.asked), &request.start).await?, true),
+            _ => {
+                let settings = settings.with(&request.asked);
+                let (group, membership) = self.create(id, &topic, settings, request, asker).await?;
+                (group, membership, true)
+            }
         };
-        let membership = self.join(&group, &request).await?;
+        drop(place);
         let start = {
             let state = group.state.lock();
             state.lanes.iter().map(|lane| (lane.partition.id(), lane.lane.next_to_read())).collect()
@@ -227,11 +273,37 @@ impl Groups {
         inner.after(&group);
         Ok(Subscribed {
             subscription: membership.subscription,
-            group: name,
+            group: id.name.clone(),
             mode: request.mode,
             start,
             created,
         })
+    }
+
+    /// Makes memory serve the group that Meta holds: takes out one that is another, brings in one that is not there.
+    pub(crate) async fn serve_what_is_held(
+        &self,
+        id: &GroupId,
+        there: Option<Arc<Group>>,
+        held: Option<&StoredGroup>,
+        topic: &Arc<Topic>,
+    ) -> Result<Option<Arc<Group>>, SubscribeError> {
+        let is_held = |group: &Arc<Group>| {
+            held.is_some_and(|held| {
+                (held.record.id, held.record.generation) == (group.number, group.generation)
+            })
+        };
+        if there.as_ref().is_some_and(is_held) {
+            return Ok(there);
+        }
+        if let Some(other) = there {
+            tracing::warn!(group = %id, "Meta holds another group than is served: what Meta holds is served now");
+            self.take_out(&other);
+        }
+        match held {
+            Some(held) => Ok(self.bring_back(id, held, topic).await?),
+            None => Ok(None),
+        }
     }
 
     /// What a tenant uses of the subscriptions it may have: memberships, and groups that wait without members, but
@@ -248,43 +320,58 @@ impl Groups {
     }
 
     /// Checks what a further subscribe asks against the group, and changes what a sole member may change.
-    async fn adjust(&self, group: &Arc<Group>, request: &Subscribe) -> Result<(), SubscribeError> {
-        self.inner().ensure_lanes(group).await?;
-        let (old, sole, outstanding) = {
-            let state = group.state.lock();
-            let others = state.members.keys().any(|client| *client != request.client);
-            (state.settings.clone(), !others, state.outstanding() > 0)
-        };
-        if old.mode != request.mode {
-            return Err(SubscribeError::ModeConflict);
-        }
-        let wanted = old.with(&request.asked);
-        let Some(setting) = old.difference(&wanted) else { return Ok(()) };
-        if !sole {
-            return Err(SubscribeError::GroupConflict { setting });
-        }
-        if old.ack != wanted.ack && outstanding {
-            return Err(SubscribeError::AckConflict);
-        }
-        if let Some(stored) = self.store.group(&group.id) {
-            let mut record = stored.record.clone();
-            record.settings = stored_settings(&wanted, record.settings.from.clone());
-            self.store.update_group(&group.id, &stored, record).await.map_err(SubscribeError::Meta)?;
-        }
+    async fn adjust(
+        &self,
+        group: &Arc<Group>,
+        mut held: StoredGroup,
+        request: &Subscribe,
+        asker: &dyn Tell,
+    ) -> Result<(), SubscribeError> {
         let inner = self.inner();
-        let mut state = group.state.lock();
-        state.terms = wanted.terms(inner.limits.outstanding, inner.epoch);
-        state.settings = wanted;
-        Ok(())
+        inner.ensure_lanes(group).await?;
+        loop {
+            let old = read_settings(&held.record).ok_or(SubscribeError::Changed)?;
+            let (sole, outstanding) = {
+                let mut state = group.state.lock();
+                // They are what Meta holds, also when an answer about them was lost.
+                if state.settings != old {
+                    state.terms = old.terms(inner.limits.outstanding, inner.epoch);
+                    state.settings = old.clone();
+                }
+                let others = state.members.keys().any(|client| *client != request.client);
+                (!others, state.outstanding() > 0)
+            };
+            if old.mode != request.mode {
+                return Err(SubscribeError::ModeConflict);
+            }
+            let wanted = old.with(&request.asked);
+            let Some(setting) = old.difference(&wanted) else { return Ok(()) };
+            if !sole {
+                return Err(SubscribeError::GroupConflict { setting });
+            }
+            if old.ack != wanted.ack && outstanding {
+                return Err(SubscribeError::AckConflict);
+            }
+            let mut record = held.record.clone();
+            record.settings = stored_settings(&wanted, record.settings.from.clone());
+            let update = || self.store.update_group(&group.id, &held, record.clone());
+            match inner.operations.decide(asker, update).await? {
+                Replaced::Replaced(now) => held = now,
+                Replaced::Stale(Some(now)) if now.record.id == group.number => held = now,
+                Replaced::Stale(_) => return Err(SubscribeError::Changed),
+            }
+        }
     }
 
+    /// Makes a group with its first member. The record of the group is written last: it decides.
     async fn create(
         &self,
         id: &GroupId,
         topic: &Arc<Topic>,
         settings: Settings,
-        start: &StartAt,
-    ) -> Result<Arc<Group>, SubscribeError> {
+        request: &Subscribe,
+        asker: &dyn Tell,
+    ) -> Result<(Arc<Group>, Membership), SubscribeError> {
         let inner = self.inner();
         let positions = inner.positions.clone();
         let number = tokio::task::spawn_blocking(move || positions.new_group())
@@ -294,7 +381,7 @@ impl Groups {
         let terms = settings.terms(inner.limits.outstanding, inner.epoch);
         let group = Group::new(id.clone(), number, 0, topic.clone(), settings.clone(), terms);
         let mut batch = PositionBatch::new();
-        for (partition, offset) in self.resolve(topic, start).await? {
+        for (partition, offset) in self.resolve(topic, &request.start).await? {
             let partition = topic.partition(partition).expect("resolved from this topic");
             let cursor = Cursor { next_to_read: offset, incarnation: topic.incarnation() };
             batch.put_cursor(group.lane_key(&partition), cursor);
@@ -303,6 +390,15 @@ impl Groups {
         log.committed(log.commit(log.epoch(), batch, Durability::Synced))
             .await
             .map_err(LedgerUnavailable::from)?;
+        let (record, membership) = self.membership(id, None, request).await?;
+        let member = || self.store.put_member(id, record.clone());
+        let member = match inner.operations.decide(asker, member).await {
+            Ok(member) => member,
+            Err(undecided) => {
+                inner.forget_positions(&group);
+                return Err(undecided.into());
+            }
+        };
         let record = GroupRecord {
             id: number,
             generation: 0,
@@ -312,10 +408,27 @@ impl Groups {
             home: inner.instance.clone(),
             unknown: shared::Unknown::default(),
         };
-        self.store.create_group(id, record).await.map_err(SubscribeError::Meta)?;
-        inner.ensure_lanes(&group).await?;
+        let made = || self.store.create_group(id, record.clone());
+        let made = match inner.operations.decide(asker, made).await {
+            Ok(Created::Written(_)) => Ok(()),
+            // Ours, of a try whose answer was lost.
+            Ok(Created::AlreadyThere(there)) if there.record.id == number => Ok(()),
+            Ok(Created::AlreadyThere(_)) => Err(SubscribeError::Changed),
+            Err(Undecided::Refused(error)) => Err(SubscribeError::Meta(error)),
+            Err(Undecided::Stopping) => return Err(Unable::Stopping.into()),
+        };
+        if let Err(refused) = made {
+            inner.forget_positions(&group);
+            self.end_membership(id, &member, asker).await?;
+            return Err(refused);
+        }
+        // It is there now, whether or not its lanes can be read this moment.
+        if let Err(error) = inner.ensure_lanes(&group).await {
+            tracing::warn!(group = %id, %error, "the group is read once the ledger can be");
+        }
         inner.groups.write().add(&group);
-        Ok(group)
+        self.admit(&group, request, &membership);
+        Ok((group, membership))
     }
 
     /// The start offset of every partition.
@@ -366,20 +479,45 @@ impl Groups {
     }
 
     /// Makes the client a member, or changes what it already is.
-    async fn join(&self, group: &Arc<Group>, request: &Subscribe) -> Result<Membership, SubscribeError> {
-        let inner = self.inner();
+    async fn join(
+        &self,
+        group: &Arc<Group>,
+        request: &Subscribe,
+        asker: &dyn Tell,
+    ) -> Result<Membership, SubscribeError> {
         let old = group.state.lock().members.get(&request.client).cloned();
-        let max_in_flight = request
-            .max_in_flight
-            .unwrap_or_else(|| old.as_ref().map_or(DEFAULT_MAX_IN_FLIGHT, |old| old.max_in_flight));
-        if let Some(old) = old.filter(|old| old.max_in_flight == max_in_flight) {
+        let (record, membership) = self.membership(&group.id, old.as_ref(), request).await?;
+        if let Some(old) = old.filter(|old| old.max_in_flight == membership.max_in_flight) {
             return Ok(old);
         }
-        let known = self.store.member(&group.id, &request.client);
+        let member = || self.store.put_member(&group.id, record.clone());
+        self.inner().operations.decide(asker, member).await?;
+        self.admit(group, request, &membership);
+        Ok(membership)
+    }
+
+    /// The membership that a request asks for, as Meta keeps it and as the group does. One that Meta has keeps its id.
+    async fn membership(
+        &self,
+        id: &GroupId,
+        old: Option<&Membership>,
+        request: &Subscribe,
+    ) -> Result<(SubscriptionRecord, Membership), SubscribeError> {
+        let inner = self.inner();
+        let asked = request.max_in_flight;
+        let max_in_flight =
+            asked.unwrap_or_else(|| old.map_or(DEFAULT_MAX_IN_FLIGHT, |old| old.max_in_flight));
+        let known = match old {
+            Some(old) => Some(old.subscription.clone()),
+            None => {
+                let held = self.store.read_member(id, &request.client).await.map_err(SubscribeError::Meta)?;
+                held.map(|held| held.record.subscription_id.clone())
+            }
+        };
+        let subscription = known.unwrap_or_else(new_subscription);
         // A client has one owner, whoever of those who may uses it.
         let owner = inner.clients.owner(&request.tenant, &request.client);
         let owner = owner.or_else(|| request.principal.as_deref().map(Into::into));
-        let subscription = known.map_or_else(new_subscription, |known| known.record.subscription_id.clone());
         let record = SubscriptionRecord {
             subscription_id: subscription.clone(),
             client: request.client.clone(),
@@ -389,13 +527,18 @@ impl Groups {
             created_at_ms: inner.clock.now().0,
             unknown: shared::Unknown::default(),
         };
-        self.store.put_member(&group.id, record).await.map_err(SubscribeError::Meta)?;
-        let membership = Membership { subscription, max_in_flight };
-        group.state.lock().admit(&request.tenant, &request.client, membership.clone());
-        inner.clients.joined(&request.tenant, &request.client, group, owner.as_ref());
-        inner.look_again(&request.tenant, &request.client);
-        inner.joined_with_stream(&request.tenant, &request.client, group);
-        Ok(membership)
+        Ok((record, Membership { subscription, max_in_flight }))
+    }
+
+    /// A membership that Meta holds, in memory: from now on the client is given something.
+    fn admit(&self, group: &Arc<Group>, request: &Subscribe, membership: &Membership) {
+        let (inner, tenant, client) = (self.inner(), &request.tenant, &request.client);
+        let owner = inner.clients.owner(tenant, client);
+        let owner = owner.or_else(|| request.principal.as_deref().map(Into::into));
+        group.state.lock().admit(tenant, client, membership.clone());
+        inner.clients.joined(tenant, client, group, owner.as_ref());
+        inner.look_again(tenant, client);
+        inner.joined_with_stream(tenant, client, group);
     }
 
     /// The members of every group, of all instances; of one topic when one is named.
@@ -406,12 +549,14 @@ impl Groups {
             .all_members()
             .into_iter()
             .filter(|(id, _)| topic.is_none_or(|topic| id.topic == *topic))
-            .map(|(id, stored)| MemberView {
+            // One without a group is being made or being ended: it is not a member.
+            .filter_map(|(id, stored)| Some((modes.get(&id)?.clone(), id, stored)))
+            .map(|(mode, id, stored)| MemberView {
                 subscription: stored.record.subscription_id.clone(),
                 client: stored.record.client.clone(),
                 tenant: id.tenant.clone(),
                 topic: id.topic.clone(),
-                mode: modes.get(&id).cloned().unwrap_or_default(),
+                mode,
                 group: id.name.clone(),
                 instance: stored.record.instance.as_str().to_owned(),
             })

@@ -3,7 +3,8 @@
 use mesh_frame::{ClientId, TenantId};
 use mesh_state::shared::{SubscriptionRecord, SubscriptionStore};
 
-use crate::{Groups, Receiver, SubscribeError};
+use super::{Groups, SubscribeError, Tell};
+use crate::Receiver;
 
 impl Groups {
     /// Makes a client that is nobody's the receiver's, if that has a name: what was subscribed before names were
@@ -11,35 +12,52 @@ impl Groups {
     /// somebody's, stays as it is.
     ///
     /// # Errors
-    /// When Meta cannot write; asking again goes on with what is left.
+    /// When Meta cannot write; it is done all the same as soon as Meta answers.
     pub async fn adopt(&self, receiver: &Receiver, client: &ClientId) -> Result<(), SubscribeError> {
         let (tenant, inner) = (receiver.tenant(), self.inner());
         let Some(principal) = receiver.principal() else { return Ok(()) };
         if inner.clients.owner(tenant, client).is_some() || inner.groups_of(tenant, client).is_none() {
             return Ok(());
         }
-        let _one_at_a_time = self.changing.lock().await;
+        let alone = inner.operations.clients.alone(&(tenant.clone(), client.clone())).await?;
         if inner.clients.owner(tenant, client).is_some() {
             return Ok(());
         }
-        self.adopt_all(tenant, client, principal).await
+        let (groups, tenant, client) = (self.clone(), tenant.clone(), client.clone());
+        let principal = principal.to_owned();
+        inner
+            .operations
+            .own("adopt a client", |asker| async move {
+                let adopted = groups.adopt_all(&tenant, &client, &principal, &asker).await;
+                drop(alone);
+                adopted
+            })
+            .await
     }
 
-    /// Writes a client's owner into its subscriptions. Under the lock of changes.
-    pub(crate) async fn adopt_all(
+    /// Writes a client's owner into its subscriptions. The caller has the client's lock, and none of a group.
+    pub(super) async fn adopt_all(
         &self,
         tenant: &TenantId,
         client: &ClientId,
         principal: &str,
+        asker: &dyn Tell,
     ) -> Result<(), SubscribeError> {
         let inner = self.inner();
         let Some(groups) = inner.groups_of(tenant, client) else { return Ok(()) };
-        for group in &groups {
-            if let Some(known) = self.store.member(&group.id, client) {
+        for id in groups.iter().map(|group| &group.id) {
+            let alone = inner.operations.groups.alone(id).await?;
+            let there = inner.groups.read().by_id.get(id).cloned();
+            // Somebody may have ended it meanwhile: it must not come back.
+            let is_member = there.is_some_and(|group| group.state.lock().members.contains_key(client));
+            let known = self.store.read_member(id, client).await.map_err(SubscribeError::Meta)?;
+            if let Some(known) = known.filter(|_| is_member) {
                 let record =
                     SubscriptionRecord { principal: Some(principal.to_owned()), ..known.record.clone() };
-                self.store.put_member(&group.id, record).await.map_err(SubscribeError::Meta)?;
+                let put = || self.store.put_member(id, record.clone());
+                inner.operations.decide(asker, put).await?;
             }
+            drop(alone);
         }
         inner.clients.adopted(tenant, client, &principal.into());
         tracing::info!(%tenant, %client, principal, "a client that was nobody's is this principal's now");

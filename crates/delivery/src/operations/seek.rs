@@ -19,8 +19,8 @@ use mesh_state::{
     shared::{GroupId, GroupKind, GroupRecord, Replaced, StoredGroup, SubscriptionStore},
 };
 
+use super::{Groups, StartAt, SubscribeError, Tell, Unable};
 use crate::{
-    Groups, StartAt, SubscribeError,
     dispatcher::{Inner, LedgerUnavailable},
     group::{Group, GroupState},
 };
@@ -80,7 +80,7 @@ type Starts = BTreeMap<PartitionId, Offset>;
 impl Groups {
     /// The group an operator means.
     pub(crate) fn find(&self, which: &GroupSelector) -> Result<Arc<Group>, GroupError> {
-        let groups = self.dispatcher.0.groups.read();
+        let groups = self.inner().groups.read();
         let kinds = which.kind.map_or(vec![GroupKind::LoadBalance, GroupKind::Broadcast], |kind| vec![kind]);
         let mut found = kinds.into_iter().filter_map(|kind| {
             let id = GroupId {
@@ -100,24 +100,47 @@ impl Groups {
     /// nothing.
     ///
     /// # Errors
-    /// See [`GroupError`]. The group then goes on where it was; when Meta's answer was lost, a restart may find it
-    /// where it was to go.
+    /// See [`GroupError`]. The group then goes on where it was. When an answer of Meta was lost it is served again as
+    /// soon as Meta says where it stands, there or where it was to go.
     pub async fn seek(
         &self,
         which: &GroupSelector,
         to: &StartAt,
         dry_run: bool,
     ) -> Result<Sought, GroupError> {
-        let inner = &self.dispatcher.0;
-        let one_at_a_time = self.changing.clone().lock_owned().await;
+        let operations = &self.inner().operations;
+        operations.ready().map_err(SubscribeError::from)?;
+        let id = self.find(which)?.id.clone();
+        let alone = operations.groups.alone(&id).await.map_err(SubscribeError::from)?;
+        let (groups, which, to) = (self.clone(), which.clone(), to.clone());
+        operations
+            .own("seek", |asker| async move {
+                let sought = groups.seek_alone(&which, &to, dry_run, &asker).await;
+                drop(alone);
+                sought
+            })
+            .await
+    }
+
+    /// The caller has the group's lock.
+    async fn seek_alone(
+        &self,
+        which: &GroupSelector,
+        to: &StartAt,
+        dry_run: bool,
+        asker: &dyn Tell,
+    ) -> Result<Sought, GroupError> {
+        let inner = self.inner();
         let group = self.find(which)?;
         inner.ensure_lanes(&group).await?;
         let mut starts: Starts = self.resolve(&group.topic, to).await?.into_iter().collect();
         if let StartAt::Offsets(named) = to {
             starts.retain(|partition, _| named.contains_key(partition));
         }
-        let stored = self.store.group(&group.id).ok_or(GroupError::Changed)?;
-        let generation = stored.record.generation.max(group.generation).saturating_add(1);
+        // Past the view: while Meta does not answer nothing is begun.
+        let held = self.store.read_group(&group.id).await.map_err(SubscribeError::Meta)?;
+        let held = held.filter(|held| held.record.id == group.number).ok_or(GroupError::Changed)?;
+        let generation = held.record.generation.max(group.generation).saturating_add(1);
         let mut sought = Sought {
             group: group.id.clone(),
             generation: if dry_run { group.generation } else { generation },
@@ -125,30 +148,23 @@ impl Groups {
             to: BTreeMap::new(),
         };
         sought.to = sought.from.iter().map(|(id, at)| (*id, *starts.get(id).unwrap_or(at))).collect();
-        if dry_run {
-            return Ok(sought);
+        if !dry_run {
+            self.follow(&group, generation, &starts, held, asker).await?;
         }
-        // From here on it is seen through, also when nobody waits for it any more: a frozen group serves nobody.
-        let (told, answer) = tokio::sync::oneshot::channel();
-        let groups = self.clone();
-        inner.tasks.spawn("seek", async move {
-            let result = groups.follow(&group, generation, &starts, &stored).await;
-            drop(one_at_a_time);
-            drop(told.send(result));
-        });
-        answer.await.unwrap_or(Err(GroupError::Changed)).map(|()| sought)
+        Ok(sought)
     }
 
     /// Freezes a group, makes its next positions, and puts its follower in its place: with the new generation, or
-    /// with the old one when that failed.
+    /// with the old one when that failed. Until Meta says which of the two holds, the group serves nobody.
     async fn follow(
         &self,
         old: &Arc<Group>,
         generation: u32,
         starts: &Starts,
-        stored: &StoredGroup,
+        held: StoredGroup,
+        asker: &dyn Tell,
     ) -> Result<(), GroupError> {
-        let inner = &self.dispatcher.0;
+        let inner = self.inner();
         let _nobody_loads = old.loading.lock().await;
         let frozen = {
             let mut state = old.state.lock();
@@ -158,14 +174,13 @@ impl Groups {
             let members = std::mem::take(&mut state.members);
             (state.settings.clone(), state.terms, members, state.limits.clone())
         };
-        let mut result = inner.start_anew(old, generation, starts).await.map_err(GroupError::from);
-        if result.is_ok() {
-            let record = GroupRecord { generation, ..stored.record.clone() };
-            result = match self.store.update_group(&old.id, stored, record).await {
-                Ok(Replaced::Replaced(_)) => Ok(()),
-                Ok(Replaced::Stale(_)) => Err(GroupError::Changed),
-                Err(error) => Err(SubscribeError::Meta(error).into()),
-            };
+        let result = match inner.start_anew(old, generation, starts).await {
+            Ok(()) => self.name_generation(old, generation, held, asker).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(GroupError::Other(SubscribeError::Unable(Unable::Stopping))) = result {
+            // It is not known which generation holds: nobody is served before the next start.
+            return result;
         }
         let now = if result.is_ok() { generation } else { old.generation };
         let (settings, terms, members, limits) = frozen;
@@ -182,14 +197,40 @@ impl Groups {
             inner.followed_with_stream(&old.id.tenant, client, old, &next);
         }
         if result.is_ok() {
-            let mut batch = PositionBatch::new();
-            old.state.lock().lanes.iter().for_each(|lane| batch.forget(lane.lane.key()));
-            inner.commit_later(inner.positions.log().epoch(), batch);
+            inner.forget_positions(old);
         }
         // Whoever waits looks at the follower now.
         next.waiters.wake(usize::MAX, |_| true);
         inner.after(&next);
         result
+    }
+
+    /// Names the generation in Meta. When that failed and it is not certain that it did not happen, the record that
+    /// is there is written anew, so that the first write cannot happen any more, or is found to have happened.
+    async fn name_generation(
+        &self,
+        group: &Arc<Group>,
+        generation: u32,
+        held: StoredGroup,
+        asker: &dyn Tell,
+    ) -> Result<(), GroupError> {
+        let record = GroupRecord { generation, ..held.record.clone() };
+        let failed = match self.store.update_group(&group.id, &held, record).await {
+            Ok(Replaced::Replaced(_)) => return Ok(()),
+            Ok(Replaced::Stale(_)) => return Err(GroupError::Changed),
+            Err(error) if error.kind() == BackendErrorKind::Unavailable => error,
+            Err(error) => return Err(SubscribeError::Meta(error).into()),
+        };
+        let again = || self.store.update_group(&group.id, &held, held.record.clone());
+        let settled = self.inner().operations.decide(asker, again).await;
+        match settled.map_err(SubscribeError::from)? {
+            Replaced::Stale(Some(there))
+                if (there.record.id, there.record.generation) == (group.number, generation) =>
+            {
+                Ok(())
+            }
+            Replaced::Replaced(_) | Replaced::Stale(_) => Err(SubscribeError::Meta(failed).into()),
+        }
     }
 }
 

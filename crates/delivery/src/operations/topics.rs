@@ -11,8 +11,9 @@ use mesh_state::{
 };
 use mesh_storage::{Partition, SettingsChange, Topic, TopicError, TopicRules, TopicSettings};
 
+use super::{Groups, SubscribeError, Tell};
 use crate::{
-    Groups, Interrupted, LetterSelector, SubscribeError,
+    Interrupted, LetterSelector,
     dispatcher::{Inner, LedgerUnavailable},
     group::{Group, PartitionLane},
     lane::Lane,
@@ -95,9 +96,6 @@ pub enum TopicsError {
     /// The log could not be read or written.
     #[error("{}", .0.chain())]
     Storage(BackendError),
-    /// The process is stopping.
-    #[error("the process is stopping")]
-    Stopping,
 }
 
 /// The handle on topics; cheap to clone.
@@ -121,7 +119,7 @@ impl Groups {
 
 impl Topics {
     fn inner(&self) -> &Arc<Inner> {
-        &self.groups.dispatcher.0
+        self.groups.inner()
     }
 
     /// Makes a topic, or changes settings of one that is there and gives it more partitions: its groups read the
@@ -136,17 +134,17 @@ impl Topics {
         partitions: Option<u32>,
         change: SettingsChange,
     ) -> Result<TopicMade, TopicsError> {
-        let one_at_a_time = self.groups.changing.clone().lock_owned().await;
-        // Once begun it is seen through: a group without a lane would not read its partition, and a stored
-        // setting that nobody knows would hold from the next start on.
-        let (told, answer) = tokio::sync::oneshot::channel();
+        let operations = &self.inner().operations;
+        operations.ready().map_err(SubscribeError::from)?;
+        let alone = operations.topics.alone(name).await.map_err(SubscribeError::from)?;
         let (inner, name) = (self.inner().clone(), name.clone());
-        self.inner().tasks.spawn("making a topic", async move {
-            let made = inner.make_topic(&name, partitions, &change).await;
-            drop(one_at_a_time);
-            drop(told.send(made));
-        });
-        answer.await.unwrap_or(Err(TopicsError::Stopping))
+        operations
+            .own("make a topic", |_asker| async move {
+                let made = inner.make_topic(&name, partitions, &change).await;
+                drop(alone);
+                made
+            })
+            .await
     }
 
     /// Every topic, by name, without sizes.
@@ -208,8 +206,28 @@ impl Topics {
         force: bool,
         dead_letters: bool,
     ) -> Result<TopicDeleted, TopicsError> {
+        let operations = &self.inner().operations;
+        operations.ready().map_err(SubscribeError::from)?;
+        let alone = operations.topics.alone(name).await.map_err(SubscribeError::from)?;
+        let (topics, name) = (self.clone(), name.clone());
+        operations
+            .own("delete a topic", |asker| async move {
+                let deleted = topics.delete_alone(&name, force, dead_letters, &asker).await;
+                drop(alone);
+                deleted
+            })
+            .await
+    }
+
+    /// The caller has the topic's lock: no group is made meanwhile.
+    async fn delete_alone(
+        &self,
+        name: &TopicName,
+        force: bool,
+        dead_letters: bool,
+        asker: &dyn Tell,
+    ) -> Result<TopicDeleted, TopicsError> {
         let inner = self.inner();
-        let _one_at_a_time = self.groups.changing.lock().await;
         if inner.storage.topic(name).is_none() {
             return Err(TopicsError::Unknown(name.clone()));
         }
@@ -218,9 +236,14 @@ impl Topics {
         if !groups.is_empty() && !force {
             return Err(TopicsError::GroupsExist(groups.len()));
         }
-        for group in groups {
-            self.groups.remove_with_members(&group).await?;
-            deleted.groups += 1;
+        for id in groups.iter().map(|group| &group.id) {
+            let alone = inner.operations.groups.alone(id).await.map_err(SubscribeError::from)?;
+            let there = inner.groups.read().by_id.get(id).cloned();
+            if let Some(group) = there {
+                self.groups.evict_all(&group, asker).await?;
+                deleted.groups += 1;
+            }
+            drop(alone);
         }
         if dead_letters {
             let which = LetterSelector::of(name.clone());
