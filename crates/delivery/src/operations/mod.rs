@@ -194,7 +194,10 @@ impl From<StillBusy> for Unable {
 }
 
 /// Who asked for an operation, until they are told.
-pub(crate) struct Asker<T, E>(Arc<Mutex<Option<oneshot::Sender<Result<T, E>>>>>);
+pub(crate) struct Asker<T, E>(Arc<Mutex<Waiting<T, E>>>);
+
+/// The way to whoever asked, until it is used.
+type Waiting<T, E> = Option<oneshot::Sender<Result<T, E>>>;
 
 impl<T, E> Clone for Asker<T, E> {
     fn clone(&self) -> Self {

@@ -30,6 +30,7 @@ fn row(attempt: u32) -> Row {
         attempt,
         serial: attempt,
         void_below: 0,
+        returned: false,
         first: UnixMillis(1),
         last: UnixMillis(2),
         at: UnixMillis(3),
