@@ -56,7 +56,7 @@ async fn stream(State(all): State<broadcast::Sender<String>>) -> impl IntoRespon
 
 impl BareServer {
     #[expect(clippy::print_stdout, reason = "the suite reads the address")]
-    pub(super) async fn serve(self) -> anyhow::Result<()> {
+    pub(crate) async fn serve(self) -> anyhow::Result<()> {
         let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], self.port))).await?;
         println!("listening on {}", listener.local_addr()?);
         // Small events would wait for the confirmation of those before otherwise.

@@ -14,10 +14,10 @@ use mesh_base::{Clock, Tasks};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::{
-    Span,
+use crate::{
     process::{Usage, Used},
     raw::{Connection, post},
+    span::Span,
 };
 
 /// A consuming load.
@@ -25,24 +25,24 @@ use super::{
 pub(crate) struct ConsumeLoad {
     /// The server, `host:port`
     #[arg(long, default_value = "127.0.0.1:10105")]
-    pub(super) address: String,
+    pub(crate) address: String,
     /// The topic
     #[arg(long, default_value = "bench")]
-    pub(super) topic: String,
+    pub(crate) topic: String,
     /// Clients of the group
     #[arg(long, default_value_t = 16)]
-    pub(super) clients: usize,
+    pub(crate) clients: usize,
     /// Deliveries a poll asks for
     #[arg(long, default_value_t = 100)]
-    pub(super) max: usize,
+    pub(crate) max: usize,
     /// Events to publish first, in batches
     #[arg(long, default_value_t = 0)]
-    pub(super) fill: usize,
+    pub(crate) fill: usize,
     /// The server's process, for its processor time and memory
     #[arg(long)]
-    pub(super) pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(crate) span: Span,
 }
 
 /// What a consuming load measured.
@@ -50,14 +50,14 @@ pub(crate) struct ConsumeLoad {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConsumeResult {
     /// Deliveries acknowledged a second.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
     /// Deliveries acknowledged.
-    pub(super) acked: u64,
+    pub(crate) acked: u64,
     /// Polls that found nothing.
-    pub(super) empty_polls: u64,
+    pub(crate) empty_polls: u64,
     /// What the server used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) server: Option<Used>,
+    pub(crate) server: Option<Used>,
 }
 
 struct Shared {
@@ -75,7 +75,7 @@ struct Delivery<'a> {
 
 impl ConsumeLoad {
     /// Runs the load.
-    pub(super) async fn run(self) -> anyhow::Result<ConsumeResult> {
+    pub(crate) async fn run(self) -> anyhow::Result<ConsumeResult> {
         for client in 0..self.clients {
             let body = format!(
                 r#"{{"clientId":"bench-{client}","topic":"{}","mode":"LOAD_BALANCE","from":"earliest"}}"#,

@@ -18,11 +18,11 @@ use mesh_base::{Clock, Tasks};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::{
-    Span,
+use crate::{
     process::{Usage, Used},
     publish::Quantiles,
     raw::{Connection, post},
+    span::Span,
     sse::Events,
 };
 
@@ -35,7 +35,7 @@ const ACKS: usize = 1_000;
 
 /// How events come to their subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum By {
+pub(crate) enum By {
     /// Streams of the bare endpoint
     Bare,
     /// Streams whose deliveries are done when they are handed out
@@ -51,27 +51,27 @@ pub(super) enum By {
 pub(crate) struct DeliverLoad {
     /// The server, `host:port`
     #[arg(long, default_value = "127.0.0.1:10105")]
-    pub(super) address: String,
+    pub(crate) address: String,
     /// The topic
     #[arg(long, default_value = "bench")]
-    pub(super) topic: String,
+    pub(crate) topic: String,
     /// How events come
     #[arg(long, value_enum, default_value_t = By::Auto)]
-    pub(super) by: By,
+    pub(crate) by: By,
     /// Subscribers, each of which gets every event
     #[arg(long, default_value_t = 1_000)]
-    pub(super) subscribers: usize,
+    pub(crate) subscribers: usize,
     /// Events a second
     #[arg(long, default_value_t = 20.0)]
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
     /// Bytes of data an event carries
     #[arg(long, default_value_t = 512)]
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// The server's process, for its processor time and memory
     #[arg(long)]
-    pub(super) pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(crate) span: Span,
 }
 
 /// A constant load for one subscriber.
@@ -98,7 +98,7 @@ pub(crate) struct LatencyLoad {
 
 impl LatencyLoad {
     /// Runs the load.
-    pub(super) async fn run(self) -> anyhow::Result<DeliverResult> {
+    pub(crate) async fn run(self) -> anyhow::Result<DeliverResult> {
         let Self { address, topic, by, rate, bytes, span } = self;
         DeliverLoad { address, topic, by, subscribers: 1, rate, bytes, pid: None, span }.run().await
     }
@@ -109,20 +109,20 @@ impl LatencyLoad {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeliverResult {
     /// Deliveries that count.
-    pub(super) deliveries: u64,
+    pub(crate) deliveries: u64,
     /// Events that a subscriber did not get.
-    pub(super) missing: u64,
+    pub(crate) missing: u64,
     /// Events that a subscriber got again.
-    pub(super) repeated: u64,
+    pub(crate) repeated: u64,
     /// Acks that were not answered with success.
-    pub(super) refused_acks: u64,
+    pub(crate) refused_acks: u64,
     /// Microseconds from when an event should have been published to when a subscriber had it.
-    pub(super) latency_us: Quantiles,
+    pub(crate) latency_us: Quantiles,
     /// Bytes of a delivery as it was sent.
-    pub(super) bytes_per_delivery: u64,
+    pub(crate) bytes_per_delivery: u64,
     /// What the server used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) server: Option<Used>,
+    pub(crate) server: Option<Used>,
 }
 
 /// When events are due.
@@ -208,7 +208,7 @@ struct Polled<'a> {
 
 impl DeliverLoad {
     /// Runs the load.
-    pub(super) async fn run(self) -> anyhow::Result<DeliverResult> {
+    pub(crate) async fn run(self) -> anyhow::Result<DeliverResult> {
         self.subscribe().await?;
         let mut streams = Vec::new();
         if self.by != By::Poll {

@@ -4,10 +4,10 @@ use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 
-use super::{
-    Span,
+use crate::{
     deliver::{By, DeliverLoad, DeliverResult},
     process::Used,
+    span::Span,
     subject::{Subject, median},
     suite::SuiteOptions,
 };
@@ -118,7 +118,7 @@ impl Load {
 }
 
 /// 20 events a second to 1,000 streams.
-pub(super) async fn fanout(options: SuiteOptions) -> anyhow::Result<FanoutReport> {
+pub(crate) async fn fanout(options: SuiteOptions) -> anyhow::Result<FanoutReport> {
     let load = Load { subscribers: 1_000, rate: 20.0, span: options.span };
     let [mut bare, mut auto, mut explicit] = [const { Vec::new() }; 3];
     for _ in 0..options.rounds {
@@ -140,7 +140,7 @@ pub(super) async fn fanout(options: SuiteOptions) -> anyhow::Result<FanoutReport
 }
 
 /// One subscriber.
-pub(super) async fn latency(options: LatencyOptions) -> anyhow::Result<LatencyReport> {
+pub(crate) async fn latency(options: LatencyOptions) -> anyhow::Result<LatencyReport> {
     let load = Load { subscribers: 1, rate: options.rate, span: options.suite.span };
     let [mut bare, mut stream, mut poll] = [const { Vec::new() }; 3];
     for _ in 0..options.suite.rounds {

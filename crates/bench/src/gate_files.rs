@@ -27,26 +27,26 @@ const RULE: usize = 601;
 
 /// What is in the audit file.
 #[derive(Clone, Copy)]
-pub(super) enum Audited {
+pub(crate) enum Audited {
     Denials,
     Everything,
 }
 
 /// The files of a gate, and who may pass it.
-pub(super) struct GateFiles {
+pub(crate) struct GateFiles {
     /// What a server needs to be told, each `key=value`.
-    pub(super) settings: Vec<String>,
+    pub(crate) settings: Vec<String>,
     /// A token that is good for a day.
-    pub(super) token: String,
+    pub(crate) token: String,
     /// A topic that its holder may publish to.
-    pub(super) topic: String,
+    pub(crate) topic: String,
     /// Where the audit log is written.
-    pub(super) audit_file: PathBuf,
+    pub(crate) audit_file: PathBuf,
 }
 
 impl GateFiles {
     /// Writes them.
-    pub(super) fn write(folder: &Path, audited: Audited) -> anyhow::Result<Self> {
+    pub(crate) fn write(folder: &Path, audited: Audited) -> anyhow::Result<Self> {
         let issuer = Issuer::new()?;
         let key_set = folder.join("keys.json");
         std::fs::write(&key_set, issuer.key_set().to_string())?;

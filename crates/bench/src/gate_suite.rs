@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use mesh_gate::verify_audit;
 use serde::Serialize;
 
-use super::{
+use crate::{
     gate_files::{Audited, GateFiles},
     publish::PublishLoad,
     raw::Connection,
@@ -73,7 +73,7 @@ impl Guarded {
 }
 
 /// Publishing through the gate.
-pub(super) async fn publish(options: SuiteOptions) -> anyhow::Result<GateReport> {
+pub(crate) async fn publish(options: SuiteOptions) -> anyhow::Result<GateReport> {
     let open = Subject::mesh("memory").await?;
     let denials = Guarded::start(options, Audited::Denials).await?;
     let everything = Guarded::start(options, Audited::Everything).await?;

@@ -14,6 +14,7 @@ mod memory;
 mod process;
 mod publish;
 mod raw;
+mod span;
 mod sse;
 mod subject;
 mod suite;
@@ -22,9 +23,16 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+/// What to measure, as the command line says it.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
 /// What to measure.
 #[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
+enum BenchCommand {
     /// Publish to a running server and print the result as JSON
     Publish(publish::PublishLoad),
     /// Poll and acknowledge from a running server and print the result as JSON
@@ -50,22 +58,14 @@ pub(crate) enum BenchCommand {
     MemorySuite(memory::MemoryOptions),
 }
 
-/// How long a load runs.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Span {
-    /// Seconds that count
-    #[arg(long, default_value_t = 5.0)]
-    pub(crate) seconds: f64,
-    /// Seconds before them that do not
-    #[arg(long, default_value_t = 1.0)]
-    pub(crate) warmup: f64,
-}
-
-/// Runs a bench command.
-pub(crate) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
+/// Runs a bench command and prints its result.
+///
+/// # Errors
+/// When what is measured cannot be started or reached, or answers what it should not.
+pub fn run(bench: Bench) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        match command {
+        match bench.command {
             BenchCommand::Publish(load) => show(&load.run().await?),
             BenchCommand::Consume(load) => show(&load.run().await?),
             BenchCommand::Fanout(load) => show(&load.run().await?),

@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use super::{
+use crate::{
     process::Usage,
     raw::{Connection, post},
     sse::Events,
@@ -105,7 +105,7 @@ async fn subscriptions(subject: &Subject, most: usize) -> anyhow::Result<Vec<(us
 }
 
 /// Bare streams, streams of the mesh, subscriptions; each on a server of its own.
-pub(super) async fn measure(options: MemoryOptions) -> anyhow::Result<MemoryReport> {
+pub(crate) async fn measure(options: MemoryOptions) -> anyhow::Result<MemoryReport> {
     let bare = Subject::bare().await?;
     let bare_streams = streams(&bare, options.streams, |_| "/stream".to_owned()).await?;
     drop(bare);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// The use of a process at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// Processor time since it started, in microseconds.
     cpu_us: u64,
     /// Memory, in KiB.
@@ -17,18 +17,18 @@ pub(super) struct Usage {
 /// The use of a process over a load.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Used {
+pub(crate) struct Used {
     /// Processor time an event.
-    pub(super) cpu_us_per_event: f64,
+    pub(crate) cpu_us_per_event: f64,
     /// Memory at the end.
-    pub(super) rss_kib: u64,
+    pub(crate) rss_kib: u64,
     /// Bytes written to disks an event, everything included: log, memtable flushes, compaction.
-    pub(super) disk_bytes_per_event: f64,
+    pub(crate) disk_bytes_per_event: f64,
 }
 
 impl Usage {
     /// The use of `pid` now.
-    pub(super) fn of(pid: u32) -> anyhow::Result<Self> {
+    pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("no such process")?;
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<u64>().ok());
@@ -50,12 +50,12 @@ impl Usage {
     }
 
     /// Memory, in KiB.
-    pub(super) fn rss_kib(self) -> u64 {
+    pub(crate) fn rss_kib(self) -> u64 {
         self.rss_kib
     }
 
     /// What was used since `before`, spread over events.
-    pub(super) fn since(self, before: Self, events: u64) -> Used {
+    pub(crate) fn since(self, before: Self, events: u64) -> Used {
         Used {
             cpu_us_per_event: (self.cpu_us - before.cpu_us) as f64 / events.max(1) as f64,
             rss_kib: self.rss_kib,

@@ -14,10 +14,10 @@ use mesh_base::{Clock, Tasks};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::{
-    Span,
+use crate::{
     process::{Usage, Used},
     raw::Connection,
+    span::Span,
 };
 
 /// A publishing load.
@@ -25,27 +25,27 @@ use super::{
 pub(crate) struct PublishLoad {
     /// The server, `host:port`
     #[arg(long, default_value = "127.0.0.1:10105")]
-    pub(super) address: String,
+    pub(crate) address: String,
     /// The topic
     #[arg(long, default_value = "bench")]
-    pub(super) topic: String,
+    pub(crate) topic: String,
     /// Connections at a time
     #[arg(long, default_value_t = 64)]
-    pub(super) connections: usize,
+    pub(crate) connections: usize,
     /// Bytes of data an event carries
     #[arg(long, default_value_t = 512)]
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// Events a second over all connections; without it each connection publishes as fast as it is answered
     #[arg(long)]
-    pub(super) rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// The bearer token; without it requests carry no credential
     #[arg(long)]
-    pub(super) token: Option<String>,
+    pub(crate) token: Option<String>,
     /// The server's process, for its processor time and memory
     #[arg(long)]
-    pub(super) pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(crate) span: Span,
 }
 
 /// What a publishing load measured.
@@ -53,28 +53,28 @@ pub(crate) struct PublishLoad {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PublishResult {
     /// Events answered 202 a second.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
     /// Events answered 202.
-    pub(super) events: u64,
+    pub(crate) events: u64,
     /// Other answers.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
     /// Microseconds from the intended send time to the answer.
-    pub(super) latency_us: Quantiles,
+    pub(crate) latency_us: Quantiles,
     /// What the server used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) server: Option<Used>,
+    pub(crate) server: Option<Used>,
 }
 
 /// Quantiles of a latency.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Quantiles {
-    pub(super) p50: u64,
-    pub(super) p99: u64,
-    pub(super) max: u64,
+pub(crate) struct Quantiles {
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
 }
 
 impl Quantiles {
-    pub(super) fn of(histogram: &Histogram<u64>) -> Self {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         Self {
             p50: histogram.value_at_quantile(0.5),
             p99: histogram.value_at_quantile(0.99),
@@ -94,13 +94,13 @@ struct Shared {
 
 impl PublishLoad {
     /// Closed loop, 512 bytes an event, for a server that is still to be named.
-    pub(super) fn closed(connections: usize, span: Span) -> Self {
+    pub(crate) fn closed(connections: usize, span: Span) -> Self {
         let (address, topic) = (String::new(), "bench".to_owned());
         Self { address, topic, connections, bytes: 512, rate: None, token: None, pid: None, span }
     }
 
     /// Runs the load.
-    pub(super) async fn run(self) -> anyhow::Result<PublishResult> {
+    pub(crate) async fn run(self) -> anyhow::Result<PublishResult> {
         let shared = Arc::new(Shared {
             clock: Clock::system(),
             counting: AtomicBool::new(false),
@@ -147,7 +147,7 @@ impl PublishLoad {
     }
 
     /// What one of the connections sends.
-    pub(super) fn request(&self, connection: usize) -> Request {
+    pub(crate) fn request(&self, connection: usize) -> Request {
         let data = "x".repeat(self.bytes);
         let id = format!("{connection:06}{:012}", 0);
         let body = format!(
@@ -170,14 +170,14 @@ impl PublishLoad {
 }
 
 /// A prepared request, and where the running number of its event's id stands.
-pub(super) struct Request {
+pub(crate) struct Request {
     bytes: Vec<u8>,
     place: usize,
 }
 
 impl Request {
     /// The bytes with this number.
-    pub(super) fn numbered(&mut self, number: u64) -> &[u8] {
+    pub(crate) fn numbered(&mut self, number: u64) -> &[u8] {
         let digits = format!("{number:012}");
         self.bytes[self.place..self.place + 12].copy_from_slice(digits.as_bytes());
         &self.bytes

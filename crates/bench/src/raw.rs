@@ -7,21 +7,21 @@ use tokio::{
 };
 
 /// A kept connection.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
     filled: usize,
 }
 
 /// An answer: its status and where its body is in the connection's buffer.
-pub(super) struct Answer<'a> {
-    pub(super) status: u16,
-    pub(super) body: &'a [u8],
+pub(crate) struct Answer<'a> {
+    pub(crate) status: u16,
+    pub(crate) body: &'a [u8],
 }
 
 impl Connection {
     /// Connects to `host:port`.
-    pub(super) async fn open(address: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn open(address: &str) -> anyhow::Result<Self> {
         let stream =
             TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
@@ -29,7 +29,7 @@ impl Connection {
     }
 
     /// Sends a prepared request and reads its answer, which must carry a `Content-Length`.
-    pub(super) async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
         self.stream.write_all(request).await?;
         self.filled = 0;
         let (status, start, length) = loop {
@@ -61,7 +61,7 @@ impl Connection {
 }
 
 /// A prepared POST.
-pub(super) fn post(address: &str, path: &str, kind: &str, body: &str) -> Vec<u8> {
+pub(crate) fn post(address: &str, path: &str, kind: &str, body: &str) -> Vec<u8> {
     format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()

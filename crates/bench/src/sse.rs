@@ -7,7 +7,7 @@ use tokio::{
 };
 
 /// An open stream.
-pub(super) struct Events {
+pub(crate) struct Events {
     stream: TcpStream,
     buffer: Vec<u8>,
     start: usize,
@@ -16,7 +16,7 @@ pub(super) struct Events {
 
 impl Events {
     /// Opens a stream of `host:port`.
-    pub(super) async fn open(address: &str, path: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn open(address: &str, path: &str) -> anyhow::Result<Self> {
         let mut stream =
             TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
@@ -29,7 +29,7 @@ impl Events {
 
     /// The text of the next event or comment. Between events stand the lengths of chunks, which are read along:
     /// an event is looked through for what is known to be in it.
-    pub(super) async fn next(&mut self) -> anyhow::Result<&[u8]> {
+    pub(crate) async fn next(&mut self) -> anyhow::Result<&[u8]> {
         self.until(b"\n\n").await
     }
 

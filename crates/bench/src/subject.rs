@@ -15,10 +15,10 @@ use tokio::{
 };
 
 /// A server under measurement.
-pub(super) struct Subject {
+pub(crate) struct Subject {
     child: Child,
     /// Where it takes events, `host:port`.
-    pub(super) address: String,
+    pub(crate) address: String,
     /// Cleared away after it.
     _folder: Option<Folder>,
 }
@@ -32,18 +32,18 @@ impl Drop for Subject {
 }
 
 /// A folder for one server, cleared away with its handle.
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     /// An empty one.
-    pub(super) fn make() -> anyhow::Result<Self> {
+    pub(crate) fn make() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("eventmesh-bench-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -58,12 +58,12 @@ impl Drop for Folder {
 
 impl Subject {
     /// Its process.
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
     /// The bare endpoint.
-    pub(super) async fn bare() -> anyhow::Result<Self> {
+    pub(crate) async fn bare() -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bench", "bare"])
             .stdin(Stdio::null())
@@ -77,12 +77,12 @@ impl Subject {
     }
 
     /// A mesh that is ready, with a data directory of its own.
-    pub(super) async fn mesh(storage: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn mesh(storage: &str) -> anyhow::Result<Self> {
         Self::mesh_in(Folder::make()?, storage, &[]).await
     }
 
     /// A mesh that is ready, with these further settings, each `key=value`, and its data in that folder.
-    pub(super) async fn mesh_in(folder: Folder, storage: &str, settings: &[String]) -> anyhow::Result<Self> {
+    pub(crate) async fn mesh_in(folder: Folder, storage: &str, settings: &[String]) -> anyhow::Result<Self> {
         let (http, admin) = (free_port()?, free_port()?);
         let child = Command::new(std::env::current_exe()?)
             .arg("standalone")
@@ -123,7 +123,7 @@ fn free_port() -> anyhow::Result<u16> {
 }
 
 /// The middle one.
-pub(super) fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
+pub(crate) fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
     values.sort_by(|a, b| a.partial_cmp(b).expect("figures are numbers"));
     values[values.len() / 2]
 }

@@ -4,10 +4,10 @@ use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
-use super::{
-    Span,
+use crate::{
     consume::ConsumeLoad,
     publish::PublishLoad,
+    span::Span,
     subject::{Subject, median},
 };
 
@@ -16,9 +16,9 @@ use super::{
 pub(crate) struct SuiteOptions {
     /// Rounds; the figures are their medians
     #[arg(long, default_value_t = 5)]
-    pub(super) rounds: usize,
+    pub(crate) rounds: usize,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(crate) span: Span,
 }
 
 /// The publishing suite's result: events a second, and each as a share of the bare endpoint's.
@@ -49,7 +49,7 @@ pub(crate) struct ConsumeReport {
 /// Medians over the rounds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     rate: f64,
     p50_us: u64,
     p99_us: u64,
@@ -60,18 +60,18 @@ pub(super) struct Figures {
 
 /// What one round measured.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Round {
-    pub(super) rate: f64,
-    pub(super) events: u64,
+pub(crate) struct Round {
+    pub(crate) rate: f64,
+    pub(crate) events: u64,
     p50_us: u64,
     p99_us: u64,
-    pub(super) cpu_us_per_event: f64,
+    pub(crate) cpu_us_per_event: f64,
     rss_kib: u64,
     disk_bytes_per_event: f64,
 }
 
 /// The medians.
-pub(super) fn figures(rounds: &[Round]) -> Figures {
+pub(crate) fn figures(rounds: &[Round]) -> Figures {
     let of = |get: fn(&Round) -> f64| median(rounds.iter().map(get).collect());
     let whole = |get: fn(&Round) -> u64| median(rounds.iter().map(get).collect());
     Figures {
@@ -90,7 +90,7 @@ impl Subject {
     }
 
     /// Puts a load on it.
-    pub(super) async fn take(&self, load: PublishLoad) -> anyhow::Result<Round> {
+    pub(crate) async fn take(&self, load: PublishLoad) -> anyhow::Result<Round> {
         let load = PublishLoad { address: self.address.clone(), pid: self.pid(), ..load };
         let result = load.run().await?;
         if result.refused > 0 {
@@ -109,7 +109,7 @@ impl Subject {
 }
 
 /// Publishing: memory with 64 connections and embedded with 128, each beside the bare endpoint.
-pub(super) async fn publish(options: SuiteOptions) -> anyhow::Result<PublishReport> {
+pub(crate) async fn publish(options: SuiteOptions) -> anyhow::Result<PublishReport> {
     let (bare, memory) = (Subject::bare().await?, Subject::mesh("memory").await?);
     let embedded = Subject::mesh("embedded").await?;
     let [mut b64, mut m64, mut b128, mut e128, mut lone] = [const { Vec::new() }; 5];
@@ -155,7 +155,7 @@ fn device_sync_p50_us() -> anyhow::Result<u64> {
 }
 
 /// Poll and ack with 16 clients on the embedded log.
-pub(super) async fn consume(options: SuiteOptions) -> anyhow::Result<ConsumeReport> {
+pub(crate) async fn consume(options: SuiteOptions) -> anyhow::Result<ConsumeReport> {
     let mut rounds = Vec::new();
     for _ in 0..options.rounds {
         let embedded = Subject::mesh("embedded").await?;

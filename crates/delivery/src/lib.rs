@@ -25,6 +25,7 @@ mod seek;
 pub mod settings;
 mod settle;
 mod signals;
+mod start_at;
 mod stream;
 mod take;
 mod ticker;
@@ -47,7 +48,7 @@ pub use mesh_state::{
     positions::EndReason,
     shared::{GroupId, GroupKind},
 };
-pub use mesh_storage::{Change, SettingsChange, TopicRules, TopicSettings};
+pub use mesh_storage::{Change, SettingsChange, TopicError, TopicRules, TopicSettings};
 pub use poll::{Answer, Delivery, PollError};
 pub use receiver::{HandOutTerms, Receiver};
 pub use recovery::{Recovered, RecoveryError};

@@ -1,43 +1,63 @@
-//! Answers that are written byte by byte: no value trees on the way of an event.
+//! Answers of HTTP: JSON with a status, an error with what comes with its code, and how to answer a request whose
+//! body was not read.
 
-use axum::{body::Body, response::Response};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, StatusCode, Version,
+    header::{CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
+    request::Parts,
+};
+
+use crate::{ApiError, ErrorCode, discard, status};
 
 /// A JSON answer.
-pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
-    with_body(status, Body::from(body.into()))
+pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    json_body(status, Body::from(body.into()))
 }
 
 /// An answer whose body is JSON.
-pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
+pub fn json_body(status: StatusCode, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// Appends a text as a JSON string.
-pub(super) fn push_text(json: &mut Vec<u8>, text: &str) {
-    if text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
-        json.push(b'"');
-        json.extend_from_slice(text.as_bytes());
-        json.push(b'"');
-    } else {
-        serde_json::to_writer(json, text).expect("writing to memory does not fail");
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(status(self.code)).expect("the list has legal statuses");
+        let mut response = json(status, self.json());
+        if self.code == ErrorCode::Unauthenticated {
+            // RFC 9110, 15.5.2: such an answer says which credential would do.
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_millis().div_ceil(1_000).clamp(1, 86_400);
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(1)));
+        }
+        response
     }
 }
 
-/// Appends a number.
-pub(super) fn push_number(json: &mut Vec<u8>, number: u64) {
-    json.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
-/// Appends a number as a JSON string, for what may pass the integers of JavaScript.
-pub(super) fn push_number_text(json: &mut Vec<u8>, number: u64) {
-    json.push(b'"');
-    push_number(json, number);
-    json.push(b'"');
+/// Answers with an error. What is left of the body is read for a moment first: a connection that is closed
+/// with unread input is reset, and the client would lose the answer.
+pub async fn refuse(error: ApiError, parts: &Parts, mut body: Body, body_asked_for: bool) -> Response {
+    // A client that waits to be asked for the body has sent nothing, and need not.
+    let waits_to_be_asked = !body_asked_for && parts.headers.contains_key(EXPECT);
+    let too_slow = error.code == ErrorCode::Timeout;
+    let closes = error.closes;
+    let is_read = !waits_to_be_asked && !too_slow && discard(&mut body).await;
+    let mut response = error.into_response();
+    if (!is_read || closes) && parts.version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 #[cfg(test)]
@@ -45,14 +65,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_escaped_only_where_they_must_be() {
-        for text in ["", "plain", "ü", "a\"b\\c\u{1}\n", "\u{7f}"] {
-            let mut json = Vec::new();
-            push_text(&mut json, text);
-            assert_eq!(serde_json::from_slice::<String>(&json).expect("a string"), text);
+    fn only_what_waiting_helps_says_when_to_try_again() {
+        for code in ErrorCode::ALL {
+            let response = ApiError::new(*code, "m").into_response();
+            assert_eq!(response.status().as_u16(), status(*code));
+            let is_unavailable = status(*code) == 503;
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), is_unavailable, "{}", code.as_str());
         }
-        let mut json = Vec::new();
-        push_number_text(&mut json, u64::MAX);
-        assert_eq!(json, b"\"18446744073709551615\"");
     }
 }

@@ -22,9 +22,9 @@ use http_body::{Body as _, Frame};
 use mesh_base::Lease;
 use mesh_frame::TenantId;
 
-use super::{
+use crate::{
+    ApiError, ErrorCode,
     body_shares::{BodyShare, BodyShares, SMALL},
-    errors::{ApiError, ErrorCode},
 };
 
 /// Bounds of request bodies.
@@ -57,7 +57,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(1);
 
 /// Reads bodies; clones share the budget.
 #[derive(Clone, Debug)]
-pub(super) struct BodyReader {
+pub struct BodyReader {
     limits: BodyLimits,
     in_flight: Arc<AtomicU64>,
     shares: BodyShares,
@@ -65,26 +65,34 @@ pub(super) struct BodyReader {
 
 /// A body that was read. Its bytes count against the budget until it is dropped.
 #[derive(Debug)]
-pub(super) struct ReadBody {
-    pub(super) bytes: Bytes,
+pub struct ReadBody {
+    /// The bytes.
+    pub bytes: Bytes,
     _held: Vec<Lease>,
     _first: Option<Lease>,
     _share: Option<BodyShare>,
 }
 
 impl BodyReader {
-    pub(super) fn new(limits: BodyLimits) -> Self {
+    /// A reader within these bounds, of an empty budget.
+    pub fn new(limits: BodyLimits) -> Self {
         Self { limits, in_flight: Arc::default(), shares: BodyShares::default() }
     }
 
     /// Whether the body may be read, by what its head declares. Nothing is read.
-    pub(super) fn check_declared(&self, headers: &HeaderMap, body: &Body) -> Result<(), ApiError> {
+    ///
+    /// # Errors
+    /// `too_large`, or `unsupported_media_type` for an encoding.
+    pub fn check_declared(&self, headers: &HeaderMap, body: &Body) -> Result<(), ApiError> {
         check_encoding(headers)?;
         if body.size_hint().lower() > self.limits.body_bytes { Err(self.too_large()) } else { Ok(()) }
     }
 
     /// The whole body, of a caller of this tenant.
-    pub(super) async fn read(&self, body: &mut Body, tenant: &TenantId) -> Result<ReadBody, ApiError> {
+    ///
+    /// # Errors
+    /// `too_large`, `overloaded`, `timeout`, or `invalid_argument` when it ends too early.
+    pub async fn read(&self, body: &mut Body, tenant: &TenantId) -> Result<ReadBody, ApiError> {
         if body.is_end_stream() {
             return Ok(ReadBody { bytes: Bytes::new(), _held: Vec::new(), _first: None, _share: None });
         }
@@ -240,7 +248,7 @@ impl<'a> Collected<'a> {
 }
 
 /// Reads and throws away what is left of a body, within bounds; `true`: all of it.
-pub(super) async fn discard(body: &mut Body) -> bool {
+pub async fn discard(body: &mut Body) -> bool {
     if body.is_end_stream() {
         return true;
     }

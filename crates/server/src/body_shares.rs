@@ -19,24 +19,24 @@ use parking_lot::Mutex;
 /// One tenant alone has four fifths of the memory, two have four ninths each.
 const SHARE: u64 = 4;
 /// A first piece of this size or less is only counted with all.
-pub(super) const SMALL: u64 = 16 << 10;
+pub(crate) const SMALL: u64 = 16 << 10;
 /// How many tenants are listed before those without bodies are struck off.
 const MANY: usize = 256;
 
 /// The tenants with bodies under way; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BodyShares(Arc<Mutex<HashMap<TenantId, Arc<AtomicU64>>>>);
+pub(crate) struct BodyShares(Arc<Mutex<HashMap<TenantId, Arc<AtomicU64>>>>);
 
 /// What one body holds of its tenant's share.
 #[derive(Debug)]
-pub(super) struct BodyShare {
+pub(crate) struct BodyShare {
     tenant: Arc<AtomicU64>,
     held: Vec<Lease>,
 }
 
 impl BodyShares {
     /// The share of a body that begins now.
-    pub(super) fn body_of(&self, tenant: &TenantId) -> BodyShare {
+    pub(crate) fn body_of(&self, tenant: &TenantId) -> BodyShare {
         let mut tenants = self.0.lock();
         if tenants.len() >= MANY && !tenants.contains_key(tenant) {
             tenants.retain(|_, used| Arc::strong_count(used) > 1);
@@ -48,7 +48,7 @@ impl BodyShares {
 
 impl BodyShare {
     /// Takes more, of which `left` is free for all; `false`: the tenant has as much as it may.
-    pub(super) fn take(&mut self, bytes: u64, left: u64) -> bool {
+    pub(crate) fn take(&mut self, bytes: u64, left: u64) -> bool {
         let own: u64 = self.held.iter().map(Lease::units).sum();
         let used = self.tenant.load(Ordering::Acquire);
         let is_alone = used <= own;

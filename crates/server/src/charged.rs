@@ -15,6 +15,6 @@ impl AsRef<[u8]> for Charged {
 }
 
 /// The text as bytes that hold the lease.
-pub(super) fn charged(text: Vec<u8>, lease: Lease) -> Bytes {
+pub fn charged(text: Vec<u8>, lease: Lease) -> Bytes {
     Bytes::from_owner(Charged { text, _lease: lease })
 }

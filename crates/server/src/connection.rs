@@ -19,42 +19,12 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
 };
-use mesh_gate::CertificateNames;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{
-    Answers,
-    connection_tenants::ConnectionTenants,
+use crate::{
+    Answers, Peer, PeerCertificate,
     watch::{InFlight, LOOK_AGAIN, Watch},
 };
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Debug)]
-pub struct Peer(Arc<AtOtherEnd>);
-
-#[derive(Debug)]
-struct AtOtherEnd {
-    remote: SocketAddr,
-    certificate: Option<Arc<CertificateNames>>,
-    tenants: ConnectionTenants,
-}
-
-impl Peer {
-    /// Its address.
-    pub fn remote(&self) -> SocketAddr {
-        self.0.remote
-    }
-
-    /// The certificate it showed.
-    pub(super) fn certificate(&self) -> Option<&CertificateNames> {
-        self.0.certificate.as_deref()
-    }
-
-    /// The tenants that the connection counts for.
-    pub(super) fn tenants(&self) -> &ConnectionTenants {
-        &self.0.tenants
-    }
-}
 
 /// What the requests of a connection share.
 struct Served<A> {
@@ -64,10 +34,10 @@ struct Served<A> {
 }
 
 /// Serves a connection until it ends, is told to, or runs out of patience.
-pub(super) async fn serve<S, A>(
+pub(crate) async fn serve<S, A>(
     socket: S,
     remote: SocketAddr,
-    certificate: Option<Arc<CertificateNames>>,
+    certificate: Option<PeerCertificate>,
     watch: Arc<Watch>,
     protocol: &Builder<TokioExecutor>,
     answers: A,
@@ -75,7 +45,7 @@ pub(super) async fn serve<S, A>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     A: Answers,
 {
-    let peer = Peer(Arc::new(AtOtherEnd { remote, certificate, tenants: ConnectionTenants::default() }));
+    let peer = Peer::new(remote, certificate);
     let served = Arc::new(Served { answers, peer, watch: watch.clone() });
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (served, http2) = (served.clone(), request.version() == Version::HTTP_2);

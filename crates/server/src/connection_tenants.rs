@@ -9,14 +9,17 @@ const MOST: usize = 64;
 
 /// The tenants of one connection. Dropped with it, the units go back.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionTenants(Mutex<Vec<Counted>>);
+pub struct ConnectionTenants(Mutex<Vec<Counted>>);
 
 /// A tenant with the unit it holds.
 type Counted = (TenantId, Option<Lease>);
 
 impl ConnectionTenants {
     /// Counts the connection for a tenant, unless it was: `lease` takes the unit.
-    pub(super) fn count<E>(
+    ///
+    /// # Errors
+    /// What `lease` fails with; the connection is not counted then.
+    pub fn count<E>(
         &self,
         tenant: &TenantId,
         lease: impl FnOnce() -> Result<Option<Lease>, E>,

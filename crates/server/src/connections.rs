@@ -11,11 +11,11 @@ use std::{
 use mesh_base::Gauge;
 use parking_lot::Mutex;
 
-use super::watch::Watch;
+use crate::watch::Watch;
 
 /// The open connections.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     next: AtomicU64,
     open: Mutex<HashMap<u64, Arc<Watch>>>,
     gauge: Gauge,
@@ -23,18 +23,18 @@ pub(super) struct Connections {
 
 /// A connection on the list; dropping it takes it off.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     connections: Arc<Connections>,
     number: u64,
 }
 
 impl Connections {
-    pub(super) fn new(gauge: Gauge) -> Arc<Self> {
+    pub(crate) fn new(gauge: Gauge) -> Arc<Self> {
         Arc::new(Self { next: AtomicU64::new(0), open: Mutex::default(), gauge })
     }
 
     /// Lists a connection.
-    pub(super) fn add(self: &Arc<Self>, watch: &Arc<Watch>) -> Listed {
+    pub(crate) fn add(self: &Arc<Self>, watch: &Arc<Watch>) -> Listed {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.lock().insert(number, watch.clone());
         self.gauge.inc();
@@ -42,12 +42,12 @@ impl Connections {
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.open.lock().len()
     }
 
     /// Tells all of them to end: after what they are answering, or now.
-    pub(super) fn end_all(&self, now: bool) {
+    pub(crate) fn end_all(&self, now: bool) {
         let open: Vec<Arc<Watch>> = self.open.lock().values().cloned().collect();
         for watch in open {
             watch.end(now);

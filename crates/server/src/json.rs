@@ -4,14 +4,15 @@
 
 use std::{borrow::Cow, fmt, str};
 
-use mesh_delivery::settings::Range;
+use mesh_base::Range;
+use mesh_frame::NameError;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, MapAccess, Visitor},
 };
 use serde_json::{error::Category, value::RawValue};
 
-use super::errors::ApiError;
+use crate::ApiError;
 
 /// More members than this are no request of ours.
 const MOST_MEMBERS: usize = 100;
@@ -114,6 +115,25 @@ impl<'a> JsonObject<'a> {
         self.text(name)?.ok_or_else(|| ApiError::missing(name))
     }
 
+    /// A name of some kind.
+    pub fn name<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, NameError>,
+    ) -> Result<Option<T>, ApiError> {
+        let text = self.text(name)?;
+        text.map(|text| read(&text)).transpose().map_err(|error| ApiError::of_name(name, error))
+    }
+
+    /// A name that must be there.
+    pub fn required_name<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, NameError>,
+    ) -> Result<T, ApiError> {
+        self.name(name, read)?.ok_or_else(|| ApiError::missing(name))
+    }
+
     /// `true` or `false`.
     pub fn boolean(&self, name: &str) -> Result<Option<bool>, ApiError> {
         self.get(name, "true or false")
@@ -131,7 +151,7 @@ impl<'a> JsonObject<'a> {
 }
 
 /// What a JSON text is, in words.
-pub(super) fn kind_of(json: &str) -> &'static str {
+pub fn kind_of(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'{') => "an object",
         Some(b'[') => "an array",
@@ -177,9 +197,10 @@ impl<'de> Visitor<'de> for Members {
 
 #[cfg(test)]
 mod tests {
-    use mesh_delivery::settings::MAX_IN_FLIGHT;
+    use super::*;
+    use crate::ErrorCode;
 
-    use super::{super::errors::ErrorCode, *};
+    const MAX_IN_FLIGHT: Range = Range { name: "maxInFlight", least: 1, most: 10_000 };
 
     #[test]
     fn what_is_no_object_is_refused_with_a_place() {

@@ -1,11 +1,13 @@
-//! What documents of routes are put together from: operations, parameters, answers, errors.
+//! What an OpenAPI document of routes is put together from: operations, parameters, answers, errors.
+//!
+//! Each port describes its own routes; [`join`] puts the documents together.
 
 use std::collections::BTreeMap;
 
-use mesh_delivery::settings::Range;
+use mesh_base::Range;
 use serde_json::{Map, Value, json};
 
-use crate::http::ErrorCode;
+use crate::{ErrorCode, status};
 
 /// One operation of the document while it is put together.
 #[derive(Clone, Debug)]
@@ -99,7 +101,7 @@ pub fn put(paths: &mut Map<String, Value>, method: &str, path: &str, operation: 
 pub fn errors(codes: &[ErrorCode]) -> impl Iterator<Item = (u16, Value)> {
     let mut by_status: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();
     for code in codes {
-        let of_status = by_status.entry(code.status()).or_default();
+        let of_status = by_status.entry(status(*code)).or_default();
         if !of_status.contains(code) {
             of_status.push(*code);
         }
@@ -192,4 +194,45 @@ pub fn with_optional<const N: usize, const M: usize>(
     let required: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
     let all = members.into_iter().chain(optional).map(|(name, schema)| (name.to_owned(), schema));
     json!({"type": "object", "required": required, "properties": all.collect::<Map<String, Value>>()})
+}
+
+/// Puts what `more` describes beside what `document` does.
+///
+/// # Panics
+/// When both describe the same thing: a path, a schema or the like.
+pub fn join(document: &mut Value, more: Value) {
+    match (document, more) {
+        (Value::Object(members), Value::Object(more)) => {
+            for (name, value) in more {
+                match members.get_mut(&name) {
+                    Some(member) => join(member, value),
+                    None => drop(members.insert(name, value)),
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(more)) => items.extend(more),
+        (both, more) => panic!("{both} and {more} describe the same"),
+    }
+}
+
+/// The schema of an error, with the closed list of codes.
+pub fn error_schema() -> Value {
+    let codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+    let meanings: Vec<String> = ErrorCode::ALL
+        .iter()
+        .map(|code| format!("* `{}` ({}): {}", code.as_str(), status(*code), code.meaning()))
+        .collect();
+    json!({
+        "type": "object",
+        "required": ["error", "message"],
+        "properties": {
+            "error": {"type": "string", "enum": codes, "description": meanings.join("\n")},
+            "message": {"type": "string", "description": "For people; it may change."},
+        },
+    })
+}
+
+/// Every status that errors have, with all its codes; an operation lists those it can answer.
+pub fn error_responses() -> Map<String, Value> {
+    errors(ErrorCode::ALL).map(|(status, response)| (format!("Error{status}"), response)).collect()
 }

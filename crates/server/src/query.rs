@@ -2,21 +2,31 @@
 
 use std::borrow::Cow;
 
+use mesh_frame::NameError;
 use percent_encoding::percent_decode_str;
 
-use super::errors::ApiError;
+use crate::ApiError;
 
 /// A query that is searched, not copied. Parameters nobody asks for are passed over.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Query<'a>(&'a str);
+pub struct Query<'a>(&'a str);
 
 impl<'a> Query<'a> {
-    pub(super) fn of(uri: &'a http::Uri) -> Self {
-        Self(uri.query().unwrap_or_default())
+    /// A query as it came; `None` is an empty one.
+    pub fn new(raw: Option<&'a str>) -> Self {
+        Self(raw.unwrap_or_default())
+    }
+
+    /// The query of a target.
+    pub fn of(uri: &'a http::Uri) -> Self {
+        Self::new(uri.query())
     }
 
     /// The value of a parameter; empty, repeated and undecodable ones are refused.
-    pub(super) fn get(self, name: &str) -> Result<Option<Cow<'a, str>>, ApiError> {
+    ///
+    /// # Errors
+    /// `invalid_argument`.
+    pub fn get(self, name: &str) -> Result<Option<Cow<'a, str>>, ApiError> {
         let mut found = None;
         for pair in self.0.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -38,12 +48,74 @@ impl<'a> Query<'a> {
     }
 
     /// As [`Query::get`], for what must be there.
-    pub(super) fn required(self, name: &str) -> Result<Cow<'a, str>, ApiError> {
+    ///
+    /// # Errors
+    /// `missing_parameter` too.
+    pub fn required(self, name: &str) -> Result<Cow<'a, str>, ApiError> {
         self.get(name)?.ok_or_else(|| ApiError::missing(name))
     }
 
+    /// A name of some kind.
+    ///
+    /// # Errors
+    /// Those of [`Query::get`], and what [`ApiError::of_name`] says of a text that is no such name.
+    pub fn name<T>(
+        self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, NameError>,
+    ) -> Result<Option<T>, ApiError> {
+        let text = self.get(name)?;
+        text.map(|text| read(&text)).transpose().map_err(|error| ApiError::of_name(name, error))
+    }
+
+    /// As [`Query::name`], for what must be there.
+    ///
+    /// # Errors
+    /// `missing_parameter` too.
+    pub fn required_name<T>(
+        self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, NameError>,
+    ) -> Result<T, ApiError> {
+        self.name(name, read)?.ok_or_else(|| ApiError::missing(name))
+    }
+
+    /// `true` or `false`, which is also meant when it is not given.
+    ///
+    /// # Errors
+    /// `invalid_argument`.
+    pub fn flag(self, name: &str) -> Result<bool, ApiError> {
+        match self.get(name)?.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(ApiError::invalid(format!("parameter `{name}` must be true or false"))),
+        }
+    }
+
+    /// Refuses parameters that are not among these: a selector that is misspelt must not select everything.
+    ///
+    /// # Errors
+    /// `invalid_argument`.
+    pub fn only(self, known: &[&str]) -> Result<(), ApiError> {
+        for pair in self.0.split('&').filter(|pair| !pair.is_empty()) {
+            let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+            let decoded = decoded(name);
+            if !decoded.as_deref().is_some_and(|name| known.contains(&name)) {
+                return Err(ApiError::invalid(format!(
+                    "there is no query parameter {} here; there are {}",
+                    decoded.as_deref().unwrap_or(name),
+                    known.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// A number: larger than `most` is taken as `most`, below `least` and what is no number is refused.
-    pub(super) fn number(self, name: &str, least: u64, default: u64, most: u64) -> Result<u64, ApiError> {
+    ///
+    /// # Errors
+    /// `invalid_argument`.
+    pub fn number(self, name: &str, least: u64, default: u64, most: u64) -> Result<u64, ApiError> {
         let Some(text) = self.get(name)? else { return Ok(default) };
         let bad = || ApiError::invalid(format!("parameter `{name}` must be a number from {least} to {most}"));
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -73,7 +145,8 @@ fn decoded(text: &str) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::errors::ErrorCode, *};
+    use super::*;
+    use crate::ErrorCode;
 
     #[test]
     fn a_parameter_is_decoded_once() {
@@ -122,6 +195,21 @@ mod tests {
         assert_eq!(number("n=9000000000000000000000000"), Ok(1_000));
         for query in ["n=0", "n=-1", "n=1.5", "n=abc", "n=%201", "n="] {
             assert_eq!(number(query), Err(ErrorCode::InvalidArgument), "{query}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_known_is_let_through_and_flags_are_one_of_two_words() {
+        let only = |query| Query(query).only(&["a", "b"]).map_err(|error| error.message);
+        assert_eq!((only(""), only("a=1&&%62=2")), (Ok(()), Ok(())));
+        for (query, name) in [("a=1&c=2", "c"), ("%63", "c"), ("%zz=1", "%zz"), ("A=1", "A")] {
+            let told = only(query).expect_err(query);
+            assert!(told.contains(&format!("parameter {name} here; there are a, b")), "{query}: {told}");
+        }
+        let flag = |query| Query(query).flag("f").map_err(|error| error.code);
+        assert_eq!((flag(""), flag("f=false"), flag("f=true")), (Ok(false), Ok(false), Ok(true)));
+        for query in ["f", "f=", "f=1", "f=TRUE", "f=true&f=true"] {
+            assert_eq!(flag(query), Err(ErrorCode::InvalidArgument), "{query}");
         }
     }
 }

@@ -22,7 +22,7 @@ use tokio::{
     sync::Semaphore,
 };
 
-use super::{
+use crate::{
     Answers, connection,
     connections::Connections,
     socket::WatchedSocket,

@@ -5,7 +5,7 @@ use std::{convert::Infallible, future::Future};
 use axum::{Router, extract::Request, response::Response};
 use tower::Service as _;
 
-use super::Peer;
+use crate::Peer;
 
 /// Answers the requests of a server.
 pub trait Answers: Clone + Send + Sync + 'static {

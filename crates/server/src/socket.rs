@@ -14,18 +14,18 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 
-use super::watch::Watch;
+use crate::watch::Watch;
 
 /// A socket that is watched.
 #[derive(Debug)]
-pub(super) struct WatchedSocket {
+pub(crate) struct WatchedSocket {
     stream: TcpStream,
     watch: Arc<Watch>,
     _place: OwnedSemaphorePermit,
 }
 
 impl WatchedSocket {
-    pub(super) fn new(stream: TcpStream, watch: Arc<Watch>, place: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(stream: TcpStream, watch: Arc<Watch>, place: OwnedSemaphorePermit) -> Self {
         Self { stream, watch, _place: place }
     }
 }

@@ -12,7 +12,6 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use mesh_gate::CertificateNames;
 use parking_lot::Mutex;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -23,6 +22,8 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use crate::PeerCertificate;
 
 /// Whether clients show certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,16 +115,13 @@ impl Tls {
     }
 
     /// The handshake of a connection, and who the client is by its certificate.
-    pub(super) async fn accept<S>(
-        &self,
-        socket: S,
-    ) -> io::Result<(TlsStream<S>, Option<Arc<CertificateNames>>)>
+    pub(crate) async fn accept<S>(&self, socket: S) -> io::Result<(TlsStream<S>, Option<PeerCertificate>)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let stream = TlsAcceptor::from(self.config.load_full()).accept(socket).await?;
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-        let names = certificate.map(|certificate| Arc::new(names_of(certificate)));
+        let names = certificate.map(names_of);
         Ok((stream, names))
     }
 }
@@ -185,9 +183,9 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
 }
 
 /// The names in a certificate that was verified.
-fn names_of(certificate: &CertificateDer<'_>) -> CertificateNames {
+fn names_of(certificate: &CertificateDer<'_>) -> PeerCertificate {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
-        return CertificateNames::default();
+        return PeerCertificate::default();
     };
     let mut common = certificate.subject().iter_common_name();
     let common_name = common.next().and_then(|name| name.as_str().ok()).map(str::to_owned);
@@ -202,7 +200,7 @@ fn names_of(certificate: &CertificateDer<'_>) -> CertificateNames {
         GeneralName::IPAddress(bytes) => ip(bytes).map(|ip| format!("IP:{ip}")),
         _ => None,
     });
-    CertificateNames { common_name, alternative: alternative.collect() }
+    PeerCertificate { common_name, alternative: alternative.collect() }
 }
 
 fn ip(bytes: &[u8]) -> Option<IpAddr> {

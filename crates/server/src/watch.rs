@@ -30,14 +30,14 @@ pub struct Patience {
 }
 
 /// How often a connection that was told to end is looked at.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Never, as a time.
 const NEVER: u64 = 0;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     clock: Clock,
     patience: Patience,
     /// Requests whose answer has not been written whole.
@@ -58,7 +58,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(clock: Clock, patience: Patience) -> Arc<Self> {
+    pub(crate) fn new(clock: Clock, patience: Patience) -> Arc<Self> {
         let watch = Self {
             clock,
             patience,
@@ -82,7 +82,7 @@ impl Watch {
     }
 
     /// A request came; it is in flight until the guard is dropped.
-    pub(super) fn request(self: &Arc<Self>, multiplexed: bool) -> InFlight {
+    pub(crate) fn request(self: &Arc<Self>, multiplexed: bool) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         self.head_since.store(NEVER, Ordering::Relaxed);
         if !self.served.load(Ordering::Relaxed) {
@@ -93,14 +93,14 @@ impl Watch {
     }
 
     /// Bytes came.
-    pub(super) fn bytes_came(&self) {
+    pub(crate) fn bytes_came(&self) {
         if self.in_flight.load(Ordering::Relaxed) == 0 && self.head_since.load(Ordering::Relaxed) == NEVER {
             self.head_since.store(self.now(), Ordering::Relaxed);
         }
     }
 
     /// The socket takes bytes, or it does not.
-    pub(super) fn writing(&self, blocked: bool) {
+    pub(crate) fn writing(&self, blocked: bool) {
         let since = self.blocked_since.load(Ordering::Relaxed);
         if blocked && since == NEVER {
             self.blocked_since.store(self.now(), Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl Watch {
     }
 
     /// Tells the connection to end: after what is in flight, or now.
-    pub(super) fn end(&self, now: bool) {
+    pub(crate) fn end(&self, now: bool) {
         self.finishing.store(true, Ordering::Release);
         if now {
             self.ending.store(true, Ordering::Release);
@@ -118,12 +118,12 @@ impl Watch {
         self.waker.wake();
     }
 
-    pub(super) fn register(&self, waker: &Waker) {
+    pub(crate) fn register(&self, waker: &Waker) {
         self.waker.register(waker);
     }
 
     /// Waits until the connection is told to end.
-    pub(super) async fn finishing(&self) {
+    pub(crate) async fn finishing(&self) {
         poll_fn(|cx| {
             self.register(cx.waker());
             if self.is_finishing() { Poll::Ready(()) } else { Poll::Pending }
@@ -131,16 +131,16 @@ impl Watch {
         .await;
     }
 
-    pub(super) fn is_finishing(&self) -> bool {
+    pub(crate) fn is_finishing(&self) -> bool {
         self.finishing.load(Ordering::Acquire)
     }
 
-    pub(super) fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
     }
 
     /// How long nothing can run out; zero when something has.
-    pub(super) fn left(&self) -> Duration {
+    pub(crate) fn left(&self) -> Duration {
         let now = self.now();
         let left = |since: u64, bound: Duration| {
             bound.saturating_sub(Duration::from_millis(now.saturating_sub(since)))
@@ -173,7 +173,7 @@ impl Watch {
 
 /// A request in flight on a connection.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Watch>);
+pub(crate) struct InFlight(Arc<Watch>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {

@@ -1,20 +1,20 @@
 //! The traffic routes as an OpenAPI 3.1 document, made from the route table and the list of error codes.
 //!
-//! Other ports describe their routes with the same [`parts`] and are put beside these by [`join`].
+//! Other ports describe their routes with the same parts and are put beside these by [`mesh_server::openapi::join`].
 
 mod operations;
-pub mod parts;
 mod schemas;
 
+use mesh_server::openapi::{error_responses, error_schema, put};
 use serde_json::{Map, Value, json};
 
-use crate::http::{ErrorCode, ROUTES};
+use super::routes::ROUTES;
 
 /// The document of the traffic port.
 pub fn openapi() -> Value {
     let mut paths = Map::new();
     for route in ROUTES {
-        parts::put(&mut paths, route.method.as_str(), route.path, operations::describe(route));
+        put(&mut paths, route.method.as_str(), route.path, operations::describe(route));
     }
     let mut schemas = schemas::all();
     schemas.insert("Error".to_owned(), error_schema());
@@ -43,50 +43,11 @@ pub fn openapi() -> Value {
     })
 }
 
-/// Puts what `more` describes beside what `document` does.
-///
-/// # Panics
-/// When both describe the same thing: a path, a schema or the like.
-pub fn join(document: &mut Value, more: Value) {
-    match (document, more) {
-        (Value::Object(members), Value::Object(more)) => {
-            for (name, value) in more {
-                match members.get_mut(&name) {
-                    Some(member) => join(member, value),
-                    None => drop(members.insert(name, value)),
-                }
-            }
-        }
-        (Value::Array(items), Value::Array(more)) => items.extend(more),
-        (both, more) => panic!("{both} and {more} describe the same"),
-    }
-}
-
-fn error_schema() -> Value {
-    let codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
-    let meanings: Vec<String> = ErrorCode::ALL
-        .iter()
-        .map(|code| format!("* `{}` ({}): {}", code.as_str(), code.status(), code.meaning()))
-        .collect();
-    json!({
-        "type": "object",
-        "required": ["error", "message"],
-        "properties": {
-            "error": {"type": "string", "enum": codes, "description": meanings.join("\n")},
-            "message": {"type": "string", "description": "For people; it may change."},
-        },
-    })
-}
-
-/// Every status that errors have, with all its codes; an operation lists those it can answer.
-fn error_responses() -> Map<String, Value> {
-    parts::errors(ErrorCode::ALL).map(|(status, response)| (format!("Error{status}"), response)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::http::Operation;
+    use mesh_server::{ErrorCode, status};
 
     #[test]
     fn nothing_but_the_document_is_open() {
@@ -99,7 +60,7 @@ mod tests {
     fn every_code_is_under_its_status() {
         let document = openapi();
         for code in ErrorCode::ALL {
-            let response = &document["components"]["responses"][format!("Error{}", code.status())];
+            let response = &document["components"]["responses"][format!("Error{}", status(*code))];
             let listed = &response["content"]["application/json"]["schema"]["properties"]["error"]["enum"];
             let listed = listed.as_array().expect("a list");
             assert!(listed.contains(&code.as_str().into()), "{} is not in {listed:?}", code.as_str());

@@ -1,10 +1,13 @@
 //! What each traffic route takes and answers.
 
 use mesh_delivery::{DELAY_MS, EXTEND_MS};
+use mesh_server::{
+    ErrorCode as E,
+    openapi::{Described, component, number, of_range, one_of, query, with_optional},
+};
 use serde_json::{Value, json};
 
-use super::parts::{Described, component, number, of_range, one_of, query, with_optional};
-use crate::http::{ErrorCode as E, Operation, Route};
+use crate::http::{Operation, Route};
 
 /// What every route that asks the gate can answer.
 const ALWAYS: &[E] = &[

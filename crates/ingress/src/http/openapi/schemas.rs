@@ -5,9 +5,8 @@ use mesh_delivery::{
     settings::{ACK_TIMEOUT_MS, BACKOFF_MS, MAX_ATTEMPTS, MAX_BACKOFF_MS, MAX_IN_FLIGHT},
 };
 use mesh_frame::TopicName;
+use mesh_server::openapi::{component, count, digits, list, object, of_range, one_of, with_optional};
 use serde_json::{Map, Value, json};
-
-use super::parts::{component, count, digits, list, object, of_range, one_of, with_optional};
 
 /// Every schema by its name.
 pub(super) fn all() -> Map<String, Value> {
