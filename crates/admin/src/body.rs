@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, rejection::PathRejection},
 };
 use bytes::Bytes;
-use mesh_ingress::http::{ApiError, ErrorCode};
+use mesh_server::{ApiError, ErrorCode};
 
 /// No request of an operator is longer.
 const LONGEST: usize = 64 << 10;

@@ -1,8 +1,8 @@
 //! How the failures of delivery's handles become answers.
 
 use mesh_base::{BackendError, BackendErrorKind};
-use mesh_delivery::{GroupError, Interrupted, LettersError, SubscribeError, TopicsError};
-use mesh_ingress::http::{ApiError, ErrorCode};
+use mesh_delivery::{GroupError, Interrupted, LettersError, SubscribeError, TopicError, TopicsError, Unable};
+use mesh_server::{ApiError, ErrorCode};
 
 /// The log failed.
 pub(crate) fn of_log(error: &BackendError) -> ApiError {
@@ -32,12 +32,43 @@ pub(crate) fn of_letters(interrupted: Interrupted) -> ApiError {
         LettersError::Busy => ApiError::new(ErrorCode::Overloaded, ""),
         LettersError::Ledger(_) => ApiError::new(ErrorCode::LedgerUnavailable, ""),
         LettersError::Stopping | LettersError::Starting => ApiError::new(ErrorCode::NotReady, ""),
-        LettersError::Topic(error) => error.into(),
+        LettersError::Topic(error) => of_making(&error),
         LettersError::Storage(error) => of_log(&error),
         LettersError::Meta(error) => of_meta(&error),
     };
     answer.message = message;
     answer
+}
+
+/// A topic is not there and could not be made.
+fn of_making(error: &TopicError) -> ApiError {
+    match error {
+        TopicError::Unknown(_) => ApiError::new(ErrorCode::UnknownTopic, error.to_string()),
+        TopicError::TooMany(_) => ApiError::new(ErrorCode::QuotaExceeded, error.to_string()),
+        TopicError::Backend { source, .. } => of_log(source),
+    }
+}
+
+/// A membership could not be changed.
+pub(crate) fn of_subscribe(error: SubscribeError) -> ApiError {
+    let code = match &error {
+        SubscribeError::Topic(error) => return of_making(error),
+        SubscribeError::Storage(error) => return of_log(error),
+        SubscribeError::Meta(error) if error.kind() == BackendErrorKind::Full => ErrorCode::StorageFull,
+        SubscribeError::Meta(error) => return of_meta(error),
+        SubscribeError::Ledger(error) if error.is_full() => ErrorCode::StorageFull,
+        SubscribeError::Ledger(_) => ErrorCode::LedgerUnavailable,
+        SubscribeError::TooManySubscriptions(_) | SubscribeError::TenantFull(_) => ErrorCode::QuotaExceeded,
+        SubscribeError::NotYours => ErrorCode::ClientConflict,
+        SubscribeError::GroupConflict { .. }
+        | SubscribeError::ModeConflict
+        | SubscribeError::AckConflict
+        | SubscribeError::Changed => ErrorCode::GroupConflict,
+        SubscribeError::Unable(Unable::Busy) => ErrorCode::Overloaded,
+        SubscribeError::Unable(Unable::Recovering | Unable::Stopping) => ErrorCode::NotReady,
+        SubscribeError::BadStart(_) => ErrorCode::InvalidArgument,
+    };
+    ApiError::new(code, error.to_string())
 }
 
 pub(crate) fn of_group(error: GroupError) -> ApiError {
@@ -46,7 +77,7 @@ pub(crate) fn of_group(error: GroupError) -> ApiError {
         GroupError::Ambiguous => ApiError::invalid(error.to_string()),
         GroupError::Changed => ApiError::new(ErrorCode::GroupConflict, error.to_string()),
         GroupError::Other(SubscribeError::BadStart(reason)) => ApiError::invalid(format!("`to`: {reason}")),
-        GroupError::Other(error) => error.into(),
+        GroupError::Other(error) => of_subscribe(error),
     }
 }
 
@@ -55,8 +86,8 @@ pub(crate) fn of_topic(error: TopicsError) -> ApiError {
         TopicsError::Unknown(_) => ApiError::new(ErrorCode::UnknownTopic, error.to_string()),
         TopicsError::GroupsExist(_) => ApiError::new(ErrorCode::GroupsExist, error.to_string()),
         TopicsError::Fewer { .. } => ApiError::new(ErrorCode::TopicConflict, error.to_string()),
-        TopicsError::Topic(error) => error.into(),
-        TopicsError::Group(error) => error.into(),
+        TopicsError::Topic(error) => of_making(&error),
+        TopicsError::Group(error) => of_subscribe(error),
         TopicsError::DeadLetters(error) => of_letters(error),
         TopicsError::Storage(error) => of_log(&error),
     }

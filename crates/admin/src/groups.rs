@@ -8,15 +8,14 @@ use axum::{
     extract::{Path, RawQuery, State, rejection::PathRejection},
 };
 use mesh_base::UnixMillis;
-use mesh_delivery::{AckMode, GroupKind, GroupSelector, GroupView, LaneView, Settings};
+use mesh_delivery::{AckMode, GroupKind, GroupSelector, GroupView, LaneView, Settings, StartAt};
 use mesh_frame::{ClientId, Filter, GroupName, Offset, PartitionId, TenantId, TopicName};
-use mesh_ingress::http::{ApiError, ErrorCode, JsonObject, read_start};
+use mesh_server::{ApiError, ErrorCode, JsonObject, Query};
 use serde_json::{Map, Value, json};
 
 use crate::{
     body,
-    errors::{of_group, of_log},
-    query::Query,
+    errors::{of_group, of_log, of_subscribe},
     views::AdminState,
 };
 
@@ -87,7 +86,7 @@ pub(crate) async fn list(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let topic = Query::read(query.as_deref())?.maybe_topic()?;
+    let topic = Query::new(query.as_deref()).name("topic", TopicName::new)?;
     let served = state.served()?;
     let views = served.groups.views(topic.as_ref()).await.map_err(|error| of_log(&error))?;
     let now = served.dispatcher.now();
@@ -100,10 +99,10 @@ fn which(
     (topic, name): (String, String),
     query: Option<&str>,
 ) -> Result<GroupSelector, ApiError> {
-    let query = Query::read(query)?;
+    let query = Query::new(query);
     query.only(&["tenant", "kind"])?;
-    let kind = query.text("kind")?.map(|kind| {
-        GroupKind::read(kind)
+    let kind = query.get("kind")?.map(|kind| {
+        GroupKind::read(&kind)
             .ok_or_else(|| ApiError::invalid("kind must be lb (a shared group) or bc (a client's)"))
     });
     Ok(GroupSelector {
@@ -146,7 +145,8 @@ pub(crate) async fn seek(
     let served = state.served()?;
     let body = body::read(body).await?;
     let request = JsonObject::parse(&body)?;
-    let to = read_start("to", request.required_raw("to")?)?;
+    let to = StartAt::read(request.required_raw("to")?)
+        .ok_or_else(|| ApiError::invalid(format!("`to` must be {}", StartAt::FORMS)))?;
     let dry_run = request.boolean("dryRun")?.unwrap_or(false);
     let sought = served.groups.seek(&which, &to, dry_run).await.map_err(of_group)?;
     let mut answer = json!({
@@ -166,11 +166,12 @@ pub(crate) async fn reject(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let query = Query::read(query.as_deref())?;
+    let query = Query::new(query.as_deref());
     query.only(&["clientId", "tenant"])?;
-    let client = query.name("clientId", ClientId::new)?.ok_or_else(|| ApiError::missing("clientId"))?;
+    let client = query.required_name("clientId", ClientId::new)?;
     let tenant = query.name("tenant", TenantId::new)?.unwrap_or_else(|| state.tenant().clone());
-    match state.served()?.groups.reject(&tenant, &client).await? {
+    let rejected = state.served()?.groups.reject(&tenant, &client).await;
+    match rejected.map_err(of_subscribe)? {
         0 => Err(ApiError::new(
             ErrorCode::UnknownClient,
             format!("the client {client} has no subscription in the tenant {tenant}"),

@@ -21,7 +21,7 @@ use http::{
 use mesh_gate::{
     Action, AuditRecord, CredentialKind, LoadError, Outcome, Protocol, Reload, SecurityGate, WatchedFile,
 };
-use mesh_ingress::http::{ApiError, ErrorCode, Peer};
+use mesh_server::{ApiError, ErrorCode, Peer};
 use parking_lot::RwLock;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};

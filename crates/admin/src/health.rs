@@ -13,7 +13,7 @@ use std::{
 };
 
 use mesh_base::{Clock, Stop, UnixMillis};
-use mesh_ingress::http::Readiness;
+use mesh_server::Readiness;
 use parking_lot::Mutex;
 use serde::Serialize;
 

@@ -1,32 +1,38 @@
 //! Dead letters: replayed to the group that failed, or discarded.
 
+use std::borrow::Cow;
+
 use axum::{
     Json,
     extract::{RawQuery, State},
 };
 use mesh_delivery::LetterSelector;
 use mesh_frame::{GroupName, TenantId};
-use mesh_ingress::http::ApiError;
+use mesh_server::{ApiError, Query};
 use serde_json::{Value, json};
 
-use crate::{errors::of_letters, query::Query, views::AdminState};
+use crate::{
+    errors::of_letters,
+    query::{max, topic},
+    views::AdminState,
+};
 
 /// What is asked for: which, at most how many, and whether it is only tried.
 fn read(raw: Option<&str>) -> Result<(LetterSelector, usize, bool), ApiError> {
-    let query = Query::read(raw)?;
+    let query = Query::new(raw);
     query.only(&["topic", "max", "tenant", "group", "id", "reason", "dryRun"])?;
-    let reason = query.text("reason")?.map(|name| {
-        LetterSelector::read_reason(name)
+    let reason = query.get("reason")?.map(|name| {
+        LetterSelector::read_reason(&name)
             .ok_or_else(|| ApiError::invalid("reason must be attempts_exhausted or rejected"))
     });
     let which = LetterSelector {
-        topic: query.topic()?,
+        topic: topic(query)?,
         tenant: query.name("tenant", TenantId::new)?,
         group: query.name("group", GroupName::new)?,
-        event_id: query.text("id")?.map(str::to_owned),
+        event_id: query.get("id")?.map(Cow::into_owned),
         reason: reason.transpose()?,
     };
-    Ok((which, query.max()?, query.flag("dryRun")?))
+    Ok((which, max(query)?, query.flag("dryRun")?))
 }
 
 pub(crate) async fn replay(

@@ -16,6 +16,7 @@ mod openapi;
 mod query;
 mod rate_limits;
 mod routes;
+mod topic_rates;
 mod topic_settings;
 mod topics;
 mod views;
@@ -23,6 +24,7 @@ mod views;
 pub use guard::{AdminAccess, AdminRole, AdminTokens, Needs};
 pub use health::{Health, HealthReport};
 pub use openapi::openapi;
-pub use rate_limits::RateLimits;
+
 pub use routes::{ROUTES, Route, router};
-pub use views::AdminState;
+pub use topic_rates::RateLimits;
+pub use views::{AdminState, PublishCounters};

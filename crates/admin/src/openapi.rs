@@ -3,7 +3,7 @@
 mod operations;
 mod schemas;
 
-use mesh_ingress::openapi::parts;
+use mesh_server::openapi::put;
 use serde_json::{Map, Value, json};
 
 use crate::ROUTES;
@@ -12,7 +12,7 @@ use crate::ROUTES;
 pub fn openapi() -> Value {
     let mut paths = Map::new();
     for route in ROUTES {
-        parts::put(&mut paths, route.method, route.path, operations::describe(route));
+        put(&mut paths, route.method, route.path, operations::describe(route));
     }
     json!({
         "tags": [{"name": "admin", "description": "The admin port, 10106 unless configured."}],

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, delete, get, post, put},
 };
-use mesh_ingress::http::{ApiError, ErrorCode};
+use mesh_server::{ApiError, ErrorCode};
 
 use crate::{
     groups,

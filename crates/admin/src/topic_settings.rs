@@ -3,10 +3,11 @@
 //! A member that is absent leaves a setting as it is, `null` gives it back to the configuration. Shown is what
 //! holds, and beside it which of that is set on the topic.
 
-use mesh_delivery::{Change, SettingsChange, TopicRules, TopicSettings, TopicView, settings::Range};
-use mesh_ingress::{
-    http::{ApiError, Given, JsonObject},
-    openapi::parts::{count, list, number, object, with_optional},
+use mesh_base::Range;
+use mesh_delivery::{Change, SettingsChange, TopicRules, TopicSettings, TopicView};
+use mesh_server::{
+    ApiError, Given, JsonObject,
+    openapi::{count, list, number, object, with_optional},
 };
 use serde_json::{Value, json};
 

@@ -6,15 +6,15 @@ use axum::{
     extract::{Path, RawQuery, State, rejection::PathRejection},
 };
 use http::StatusCode;
-use mesh_delivery::{GroupId, TopicMade, TopicView, settings::Range};
+use mesh_base::Range;
+use mesh_delivery::{GroupId, TopicMade, TopicView};
 use mesh_frame::TopicName;
-use mesh_ingress::http::{ApiError, ErrorCode, JsonObject};
+use mesh_server::{ApiError, ErrorCode, JsonObject, Query};
 use serde_json::{Value, json};
 
 use crate::{
     body,
     errors::{of_log, of_meta, of_topic},
-    query::Query,
     topic_settings,
     views::AdminState,
 };
@@ -51,8 +51,7 @@ pub(crate) async fn make(
     let served = state.served()?;
     let body = body::read(body).await?;
     let request = JsonObject::parse(&body)?;
-    let name = TopicName::client(&request.required_text("topic")?)
-        .map_err(|error| ApiError::of_name("topic", error))?;
+    let name = request.required_name("topic", TopicName::client)?;
     let partitions = request.number(PARTITIONS)?;
     let partitions = partitions.map(|count| u32::try_from(count).expect("the range fits"));
     let change = topic_settings::read(&request)?;
@@ -117,7 +116,7 @@ pub(crate) async fn delete(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
     let name = name(&body::names(path)?)?;
-    let query = Query::read(query.as_deref())?;
+    let query = Query::new(query.as_deref());
     query.only(&["force", "deadLetters"])?;
     let (force, letters) = (query.flag("force")?, query.flag("deadLetters")?);
     if name.is_dead_letter() {

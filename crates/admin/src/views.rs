@@ -8,17 +8,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, StatusCode, header};
-use mesh_base::{Clock, Gauge, Signals};
+use mesh_base::{Clock, Counter, Gauge, Signals};
 use mesh_delivery::{DeliverySignals, Groups, ReliableDispatcher};
-use mesh_frame::{TenantId, format_timestamp};
+use mesh_frame::{TenantId, TopicName, format_timestamp};
 use mesh_gate::SecurityGate;
-use mesh_ingress::{
-    http::{ApiError, ErrorCode},
-    intake::IntakeSignals,
-};
+use mesh_server::{ApiError, ErrorCode, Query};
 use serde_json::{Map, Value, json};
 
-use crate::{guard::AdminAccess, health::Health, metrics::Numbers, query::Query, rate_limits::RateLimits};
+use crate::{guard::AdminAccess, health::Health, metrics::Numbers, query, topic_rates::RateLimits};
 
 /// What the admin port reads. Until delivery is there ([`AdminState::serve`]) only health and readiness are.
 #[derive(Clone)]
@@ -35,12 +32,23 @@ struct Inner {
     served: std::sync::OnceLock<Served>,
 }
 
+/// What came in, as the intake counts it.
+#[derive(Clone, Debug)]
+pub struct PublishCounters {
+    /// Events stored.
+    pub stored: Counter,
+    /// Events that were admitted and could not be stored.
+    pub failed: Counter,
+    /// Requests refused because of their rate.
+    pub rate_limited: Counter,
+}
+
 pub(crate) struct Served {
     pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) groups: Groups,
     pub(crate) rate_limits: RateLimits,
     delivery: DeliverySignals,
-    publish: IntakeSignals,
+    publish: PublishCounters,
     offset_write_failures: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -70,7 +78,7 @@ impl AdminState {
         groups: Groups,
         rate_limits: RateLimits,
         delivery: DeliverySignals,
-        publish: IntakeSignals,
+        publish: PublishCounters,
         offset_write_failures: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
         let served = Served {
@@ -148,8 +156,8 @@ pub(crate) async fn metrics(State(state): State<AdminState>) -> Result<Json<Numb
     let starting = || ApiError::new(ErrorCode::NotReady, "the process is starting");
     let served = state.built().ok_or_else(starting)?;
     Ok(Json(Numbers {
-        publish_count: served.publish.published.get(),
-        publish_failed: served.publish.publish_failed.get(),
+        publish_count: served.publish.stored.get(),
+        publish_failed: served.publish.failed.get(),
         rate_limited: served.publish.rate_limited.get(),
         events_dispatched: served.delivery.dispatched.get(),
         ack_count: served.delivery.acked.get(),
@@ -164,7 +172,7 @@ pub(crate) async fn subscriptions(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let topic = Query::read(query.as_deref())?.maybe_topic()?;
+    let topic = Query::new(query.as_deref()).name("topic", TopicName::new)?;
     let members = state.served()?.groups.members(topic.as_ref());
     Ok(Json(
         members
@@ -186,9 +194,9 @@ pub(crate) async fn subscriptions(
 
 pub(crate) async fn clients(
     State(state): State<AdminState>,
-    RawQuery(query): RawQuery,
+    RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let topic = Query::read(query.as_deref())?.topic()?;
+    let topic = query::topic(Query::new(raw.as_deref()))?;
     let clients = state.served()?.dispatcher.clients(&topic);
     Ok(Json(
         clients
@@ -206,9 +214,9 @@ pub(crate) async fn clients(
 
 pub(crate) async fn offsets(
     State(state): State<AdminState>,
-    RawQuery(query): RawQuery,
+    RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let topic = Query::read(query.as_deref())?.topic()?;
+    let topic = query::topic(Query::new(raw.as_deref()))?;
     let mut floors = Map::new();
     for position in state.served()?.dispatcher.positions(&topic) {
         // Tenants share no name: the default tenant's groups keep the short key that scripts know.
@@ -224,10 +232,10 @@ pub(crate) async fn offsets(
 
 pub(crate) async fn dead_letters(
     State(state): State<AdminState>,
-    RawQuery(query): RawQuery,
+    RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let query = Query::read(query.as_deref())?;
-    let (topic, max) = (query.topic()?, query.max()?);
+    let parameters = Query::new(raw.as_deref());
+    let (topic, max) = (query::topic(parameters)?, query::max(parameters)?);
     let letters = state
         .served()?
         .dispatcher

@@ -231,7 +231,7 @@ impl Client {
     /// # Errors
     /// What the server or the connection says; the delivery then comes again unless it took effect.
     pub async fn ack(&self, delivery: impl Into<DeliveryId>) -> Result<Settled, Error> {
-        settle::one(self, &Verb::Ack, delivery.into()).await
+        settle::one(&self.transport, self.retry, &Verb::Ack, delivery.into()).await
     }
 
     /// Finishes many deliveries; the outcomes have their order.
@@ -239,7 +239,7 @@ impl Client {
     /// # Errors
     /// As [`ack`](Self::ack); of a list over [`MOST_AT_ONCE`](crate::MOST_AT_ONCE) a part may have taken effect.
     pub async fn ack_many(&self, deliveries: &[DeliveryId]) -> Result<Vec<Settled>, Error> {
-        settle::many(self, &Verb::Ack, deliveries).await
+        settle::many(&self.transport, self.retry, &Verb::Ack, deliveries).await
     }
 
     /// Gives a delivery back: it comes again after `delay`, or after the group's backoff without one; after its
@@ -254,7 +254,7 @@ impl Client {
         reason: Option<&str>,
     ) -> Result<Settled, Error> {
         let verb = Verb::Nack { delay, reason: reason.map(str::to_owned) };
-        settle::one(self, &verb, delivery.into()).await
+        settle::one(&self.transport, self.retry, &verb, delivery.into()).await
     }
 
     /// Gives many deliveries back; the outcomes have their order.
@@ -268,7 +268,7 @@ impl Client {
         reason: Option<&str>,
     ) -> Result<Vec<Settled>, Error> {
         let verb = Verb::Nack { delay, reason: reason.map(str::to_owned) };
-        settle::many(self, &verb, deliveries).await
+        settle::many(&self.transport, self.retry, &verb, deliveries).await
     }
 
     /// Keeps a delivery for another `by` from now, 1 s to 12 h.
@@ -276,7 +276,7 @@ impl Client {
     /// # Errors
     /// As [`ack`](Self::ack). [`Settled::Unknown`] means that it is not this client's any more.
     pub async fn extend(&self, delivery: impl Into<DeliveryId>, by: Duration) -> Result<Settled, Error> {
-        settle::one(self, &Verb::Extend { by }, delivery.into()).await
+        settle::one(&self.transport, self.retry, &Verb::Extend { by }, delivery.into()).await
     }
 
     /// Keeps many deliveries; the outcomes have their order.
@@ -284,7 +284,7 @@ impl Client {
     /// # Errors
     /// As [`ack_many`](Self::ack_many).
     pub async fn extend_many(&self, deliveries: &[DeliveryId], by: Duration) -> Result<Vec<Settled>, Error> {
-        settle::many(self, &Verb::Extend { by }, deliveries).await
+        settle::many(&self.transport, self.retry, &Verb::Extend { by }, deliveries).await
     }
 
     /// Makes a delivery a dead letter now; the dead letter is stored when this returns.
@@ -297,7 +297,7 @@ impl Client {
         reason: Option<&str>,
     ) -> Result<Settled, Error> {
         let verb = Verb::Reject { reason: reason.map(str::to_owned) };
-        settle::one(self, &verb, delivery.into()).await
+        settle::one(&self.transport, self.retry, &verb, delivery.into()).await
     }
 
     /// Makes many deliveries dead letters; the outcomes have their order.
@@ -310,7 +310,7 @@ impl Client {
         reason: Option<&str>,
     ) -> Result<Vec<Settled>, Error> {
         let verb = Verb::Reject { reason: reason.map(str::to_owned) };
-        settle::many(self, &verb, deliveries).await
+        settle::many(&self.transport, self.retry, &verb, deliveries).await
     }
 
     /// Sends a request that may be repeated.

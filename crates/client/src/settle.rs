@@ -5,7 +5,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{Client, DeliveryId, Error, delivery::unreadable, subscribe::milliseconds, transport::Call};
+use crate::{
+    DeliveryId, Error, RetryPolicy,
+    delivery::unreadable,
+    subscribe::milliseconds,
+    transport::{Call, Transport},
+};
 
 /// How many deliveries one request settles at most; longer lists are sent in several.
 pub const MOST_AT_ONCE: usize = 10_000;
@@ -84,8 +89,13 @@ struct Outcome {
 }
 
 /// Settles one delivery; 404 is an outcome.
-pub(crate) async fn one(client: &Client, verb: &Verb, id: DeliveryId) -> Result<Settled, Error> {
-    match client.send(&verb.call(json!(id))).await {
+pub(crate) async fn one(
+    transport: &Transport,
+    retry: RetryPolicy,
+    verb: &Verb,
+    id: DeliveryId,
+) -> Result<Settled, Error> {
+    match transport.send(&verb.call(json!(id)), retry).await {
         Ok(_) => Ok(Settled::Done),
         Err(Error::Refused { status: 404, code, .. }) if code == "unknown_delivery" => Ok(Settled::Unknown),
         Err(error) => Err(error),
@@ -93,10 +103,15 @@ pub(crate) async fn one(client: &Client, verb: &Verb, id: DeliveryId) -> Result<
 }
 
 /// Settles many; the outcomes have the order of the ids.
-pub(crate) async fn many(client: &Client, verb: &Verb, ids: &[DeliveryId]) -> Result<Vec<Settled>, Error> {
+pub(crate) async fn many(
+    transport: &Transport,
+    retry: RetryPolicy,
+    verb: &Verb,
+    ids: &[DeliveryId],
+) -> Result<Vec<Settled>, Error> {
     let mut settled = Vec::with_capacity(ids.len());
     for part in ids.chunks(MOST_AT_ONCE) {
-        let body = client.send(&verb.call(json!(part))).await?;
+        let body = transport.send(&verb.call(json!(part)), retry).await?;
         let answer: Results = serde_json::from_slice(&body).map_err(unreadable)?;
         if answer.results.len() != part.len() {
             let (got, asked) = (answer.results.len(), part.len());

@@ -22,6 +22,7 @@ mod schedule;
 pub mod settings;
 mod settle;
 mod signals;
+mod start_at;
 mod stream;
 mod take;
 mod ticker;
@@ -42,7 +43,7 @@ pub use mesh_state::{
     positions::EndReason,
     shared::{GroupId, GroupKind},
 };
-pub use mesh_storage::{Change, SettingsChange, TopicRules, TopicSettings};
+pub use mesh_storage::{Change, SettingsChange, TopicError, TopicRules, TopicSettings};
 pub use operations::{
     GroupError, GroupSelector, Groups, MemberView, PartitionView, Recovered, RecoveryError, Sought, StartAt,
     Subscribe, SubscribeError, Subscribed, TopicDeleted, TopicMade, TopicView, Topics, TopicsError, Unable,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mesh_base::Backoff;
+pub use mesh_base::Range;
 use mesh_frame::{Epoch, Filter};
 use serde::{Deserialize, Serialize};
 
@@ -42,17 +43,6 @@ impl Mode {
     pub const fn is_shared(self) -> bool {
         matches!(self, Self::LoadBalance)
     }
-}
-
-/// A range of milliseconds or counts that a setting must lie in, ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The setting's name on the wire.
-    pub name: &'static str,
-    /// The lowest value.
-    pub least: u64,
-    /// The highest value.
-    pub most: u64,
 }
 
 /// `ackTimeoutMs`.

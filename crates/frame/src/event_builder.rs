@@ -2,7 +2,8 @@
 
 use crate::{
     cloudevents::{Draft, EventError},
-    event::{DataForm, Event},
+    data_form::DataForm,
+    event::Event,
     limits::Limits,
     media_type::DEEPEST_JSON,
     types::AttributeType,

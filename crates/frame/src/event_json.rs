@@ -7,7 +7,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 
-use crate::event::{DataForm, Event};
+use crate::{data_form::DataForm, event::Event};
 
 impl Event {
     /// The event as structured JSON.

@@ -11,6 +11,7 @@
 //! Nothing here does I/O, reads a clock or logs. Input from network or disk never panics.
 
 mod cloudevents;
+mod data_form;
 mod event;
 mod event_builder;
 mod event_json;
@@ -28,7 +29,8 @@ pub use cloudevents::{
     ContentMode, EventError, EventErrorKind, HeaderValueError, decode_header_value, encode_header_value,
     parse_batch, parse_binary, parse_structured,
 };
-pub use event::{DataForm, Event};
+pub use data_form::DataForm;
+pub use event::Event;
 pub use event_builder::EventBuilder;
 pub use event_json::single_line;
 pub use filter::{Filter, FilterError};

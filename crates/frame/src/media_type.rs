@@ -4,7 +4,7 @@ use std::str;
 
 use serde::de::IgnoredAny;
 
-use crate::event::DataForm;
+use crate::data_form::DataForm;
 
 /// How deep JSON data may be nested.
 pub(crate) const DEEPEST_JSON: usize = 128;

@@ -9,12 +9,7 @@ use bytes::{Buf, Bytes};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use crate::{
-    event::{DataForm, Event},
-    frame::Frame,
-    limits::Limits,
-    types::AttributeTypes,
-};
+use crate::{data_form::DataForm, event::Event, frame::Frame, limits::Limits, types::AttributeTypes};
 
 /// The version this build writes, and the only one it reads.
 const VERSION: u8 = 1;

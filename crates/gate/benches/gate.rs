@@ -9,12 +9,29 @@ use hdrhistogram::Histogram;
 use mesh_base::{Clock, Signals, UnixMillis};
 use mesh_frame::{TenantId, TopicName};
 use mesh_gate::{
-    AclFilter, Action, AuditRecord, AuditSink, Cost, CredentialKind, FileAuditSettings, FileAuditSink,
+    AclFilter, Action, Asks, AuditRecord, AuditSink, Cost, CredentialKind, FileAuditSettings, FileAuditSink,
     FilterChain, GateParts, Identity, Interest, JwtSettings, LoggingAuditSink, Mode, Outcome, Presented,
-    Principal, Protocol, SecurityGate, TenantLimits, TenantQuotaManager, TokenAuthFilter, TokenSettings,
-    TopicRates,
+    Principal, Protocol, Resource, SecurityGate, TenantLimits, TenantQuotaManager, TokenAuthFilter,
+    TokenSettings, TopicRates,
 };
 use ring::hmac;
+
+/// Asks to publish an event of a thousand bytes to the topic.
+struct Publish<'a>(&'a TopicName);
+
+impl Asks for Publish<'_> {
+    fn action(&self) -> Action {
+        Action::Publish
+    }
+
+    fn resource(&self) -> Resource<'_> {
+        Resource::Topic(self.0)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        Some(Cost { events: 1, bytes: 1_000 })
+    }
+}
 
 /// A third each by principal and topic, by role and everything below a name, by tenant; and two for everybody.
 fn rules(count: usize, folder: &Path) -> AclFilter {
@@ -166,8 +183,7 @@ fn admission(criterion: &mut Criterion) {
             bench.iter(|| {
                 let caller =
                     gate.authenticate(black_box(&presented), Action::Publish).expect("no token filter");
-                let cost = Cost { events: 1, bytes: 1_000 };
-                gate.admit_publish(&caller, black_box(&topic), cost, ()).expect("permitted")
+                gate.admit(&caller, Publish(black_box(&topic))).expect("permitted")
             });
         });
     }
@@ -270,8 +286,7 @@ fn waits() {
         };
         let publish = || {
             let caller = gate.authenticate(black_box(&presented), Action::Publish).expect("a good token");
-            let cost = Cost { events: 1, bytes: 1_000 };
-            drop(black_box(gate.admit_publish(&caller, black_box(&topic), cost, ()).expect("permitted")));
+            drop(black_box(gate.admit(&caller, Publish(black_box(&topic))).expect("permitted")));
         };
         let one = || {
             let mut nanos = Histogram::<u64>::new(3).expect("three digits");

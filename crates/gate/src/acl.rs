@@ -22,6 +22,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 
+pub use self::compiled::RuleCount;
 use self::{compiled::Compiled, rule::Effect};
 use crate::{
     Action, Identity,
@@ -35,15 +36,6 @@ pub struct AclFilter {
     file: WatchedFile,
     rules: ArcSwap<Compiled>,
     revision: AtomicU64,
-}
-
-/// How many rules a filter has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleCount {
-    /// All of them.
-    pub all: usize,
-    /// Those that cannot be read as they stand.
-    pub malformed: usize,
 }
 
 impl AclFilter {

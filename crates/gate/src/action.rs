@@ -2,6 +2,8 @@
 
 use mesh_frame::{ClientId, TopicName};
 
+use crate::Cost;
+
 /// What a caller wants to do. Rules name these, or all of them but [`Action::Admin`] at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -66,4 +68,17 @@ impl Resource<'_> {
             Self::Named(name) => (*name).to_owned(),
         }
     }
+}
+
+/// A request that the gate is asked about. The type of the request says what is wanted, of what, and what that takes:
+/// nobody can have a value admitted as something else than it is.
+pub trait Asks {
+    /// What the caller wants to do.
+    fn action(&self) -> Action;
+
+    /// What it is done to.
+    fn resource(&self) -> Resource<'_>;
+
+    /// What it takes from the rates of the topic and of the caller's tenant; `None`: nothing.
+    fn cost(&self) -> Option<Cost>;
 }

@@ -34,12 +34,12 @@ impl Protocol {
 }
 
 /// What a client certificate that the TLS layer verified says of its holder.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CertificateNames {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CertificateNames<'a> {
     /// The common name of the subject, if it has one.
-    pub common_name: Option<String>,
+    pub common_name: Option<&'a str>,
     /// The alternative names, each as `DNS:…`, `URI:…`, `EMAIL:…` or `IP:…`.
-    pub alternative: Vec<String>,
+    pub alternative: &'a [String],
 }
 
 /// What a request presents to be known by.
@@ -48,7 +48,7 @@ pub struct Presented<'a> {
     /// The value of the `Authorization` header or of its like. An edge that got several refuses the request itself.
     pub authorization: Option<&'a [u8]>,
     /// The names of the client certificate of the connection, where it has one that was verified.
-    pub certificate: Option<&'a CertificateNames>,
+    pub certificate: Option<CertificateNames<'a>>,
     /// The `traceparent` of the request, as it came.
     pub trace: Option<&'a str>,
     /// Where it came from, where that is known.

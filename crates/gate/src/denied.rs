@@ -18,15 +18,6 @@ pub enum DeniedKind {
 }
 
 impl DeniedKind {
-    /// The status that HTTP has for it.
-    pub const fn http_status(self) -> u16 {
-        match self {
-            Self::Unauthenticated => 401,
-            Self::Forbidden => 403,
-            Self::RateLimited | Self::QuotaExceeded => 429,
-        }
-    }
-
     /// The name in the audit log.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@
 //! what becomes of an objection (`verdict`).
 
 mod admission;
+mod counts;
 mod credentials;
 mod verdict;
 
@@ -17,7 +18,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 use mesh_base::{Clock, CounterFamily, Signals};
 use mesh_frame::{TenantId, TopicName};
 
-use self::verdict::{RuleGauges, Verdicts};
+use self::counts::{RuleGauges, Verdicts};
 pub use self::{admission::Ownership, credentials::Verified};
 use crate::{
     AclFilter, Action, AuditRecord, AuditSink, Caller, Identity, LoggingAuditSink, SignatureVerifierFilter,

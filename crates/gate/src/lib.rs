@@ -28,7 +28,7 @@ mod topic_rates;
 mod watched_file;
 
 pub use acl::{AclFilter, RuleCount};
-pub use action::{Action, Resource};
+pub use action::{Action, Asks, Resource};
 pub use admitted::{Admitted, Basis};
 pub use audit::{
     AuditPublisher, AuditRecord, AuditReport, AuditSink, EventAuditSink, FileAuditSettings, FileAuditSink,

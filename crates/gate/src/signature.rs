@@ -9,6 +9,7 @@
 
 mod base;
 mod content_digest;
+mod head;
 mod input;
 mod keys;
 mod nonces;
@@ -22,6 +23,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use mesh_base::UnixMillis;
 use mesh_frame::Event;
 
+pub use self::head::SignedHead;
 use self::{
     input::Input,
     keys::{SigningKey, SigningKeys},
@@ -74,22 +76,6 @@ impl SignatureSettings {
             accept_from: UnixMillis(0),
         }
     }
-}
-
-/// The head of a request whose signature is verified.
-#[derive(Clone, Copy)]
-pub struct SignedHead<'a> {
-    /// The method, in capitals.
-    pub method: &'a str,
-    /// The path as it was sent.
-    pub path: &'a str,
-    /// The query as it was sent, without `?`.
-    pub query: Option<&'a str>,
-    /// The values of a header by its name in small letters, in their order. `host` is taken for `@authority`.
-    pub header: &'a dyn Fn(&str) -> Vec<&'a [u8]>,
-    /// The names of the headers that make up what the request says beside its body, in small letters, such as the
-    /// attributes of an event in binary mode. A signature must cover each of them.
-    pub speaking: &'a [&'a str],
 }
 
 /// Verifies signatures.

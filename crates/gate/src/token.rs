@@ -113,7 +113,7 @@ impl TokenAuthFilter {
     pub fn authenticate(
         &self,
         authorization: Option<&[u8]>,
-        certificate: Option<&CertificateNames>,
+        certificate: Option<CertificateNames<'_>>,
         now: UnixMillis,
     ) -> Finding<Arc<Identity>> {
         match (authorization, certificate) {
@@ -140,7 +140,7 @@ impl TokenAuthFilter {
         }
     }
 
-    fn of_certificate(&self, names: &CertificateNames) -> Finding<Arc<Identity>> {
+    fn of_certificate(&self, names: CertificateNames<'_>) -> Finding<Arc<Identity>> {
         let Some((_, certificates)) = &self.certificates else {
             return Finding::Deny("a credential is needed".into());
         };

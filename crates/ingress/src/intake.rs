@@ -1,4 +1,5 @@
-//! `Intake`: the one way in for every protocol. Its methods take only what the gate admitted.
+//! `Intake`: the one way in for every protocol. What acts takes only what the gate admitted; the dialogue with the
+//! gate stands here too, once, so that no protocol can leave a step of it out.
 //!
 //! An event is durable before a publish succeeds; a subscription and the start of every partition are durable
 //! before a subscribe does; a cursor has moved before an ack is told. What stands behind (log, ledger, Meta) is
@@ -6,9 +7,12 @@
 
 mod access;
 mod consume;
+mod entry;
 mod publish;
+mod settle;
 mod signals;
 mod subscribe;
+mod ticket;
 mod waiting_polls;
 
 use std::time::Duration;
@@ -19,10 +23,13 @@ use mesh_gate::SecurityGate;
 use mesh_storage::{Deduplicator, Storage};
 
 pub use access::{Hidden, UsableClient};
-pub use consume::{Ack, Extend, Nack, OpenStream, Poll, ReceiveError, Reject};
+pub use consume::{OpenStream, Poll, ReceiveError};
+pub use entry::Incoming;
 pub use publish::{PublishBatch, PublishError, PublishEvent, Stored, StoredBatch};
+pub use settle::{Ack, Extend, Nack, Reject, Settled, UsableDeliveries};
 pub use signals::IntakeSignals;
-pub use subscribe::Unsubscribe;
+pub use subscribe::{MembershipError, Subscribe, Unsubscribe};
+pub use ticket::AskTicket;
 
 /// What the intake is told by the configuration.
 #[derive(Clone, Debug)]
@@ -77,11 +84,6 @@ impl Intake {
         Self { gate, storage, dispatcher, groups, settings, signals, waiting_polls: Default::default() }
     }
 
-    /// The gate before it.
-    pub fn gate(&self) -> &SecurityGate {
-        &self.gate
-    }
-
     /// How large events may be.
     pub fn limits(&self) -> &Limits {
         &self.settings.limits
@@ -90,11 +92,6 @@ impl Intake {
     /// The epoch that deliveries of this instance show.
     pub fn epoch(&self) -> Epoch {
         self.dispatcher.epoch()
-    }
-
-    /// Its counters.
-    pub fn signals(&self) -> &IntakeSignals {
-        &self.signals
     }
 }
 

@@ -19,14 +19,11 @@ use crate::{
     BoxFuture, Delete, Listing, MetaDriver, Page, PutIfAbsent, Remove, Revision, Swap, Versioned, Watch,
     change::{self, Effect},
 };
-use reader::Reader;
+use reader::{BACKEND, RECORDS, Reader};
 use writer::{Command, Writer};
 
 /// What messages call the database.
 const NAME: &str = "meta store";
-/// What messages and metrics call the backend.
-const BACKEND: &str = "meta (local)";
-const RECORDS: &str = "records";
 const FAMILIES: &[Family] = &[Family { name: RECORDS, kind: FamilyKind::Rows }];
 /// The largest value. Records are a few hundred bytes; it keeps a mistake out of the write-ahead log.
 const VALUE_LIMIT: usize = 1 << 20;

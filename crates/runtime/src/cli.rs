@@ -12,7 +12,7 @@ use std::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    bench, boot,
+    boot,
     config::{Given, Mode, Problem, Settings, Warning, reference, report, validate},
     logging,
 };
@@ -41,8 +41,7 @@ enum Command {
     #[command(subcommand)]
     Audit(AuditCommand),
     /// Measure a server, or everything side by side
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    Bench(mesh_bench::Bench),
     /// Print the version
     Version(Sources),
 }
@@ -139,7 +138,7 @@ pub fn run() -> ExitCode {
             print(&reference::markdown())
         }
         Command::Audit(AuditCommand::Verify { file, .. }) => verify_audit(&file),
-        Command::Bench(command) => match bench::run(command) {
+        Command::Bench(command) => match mesh_bench::run(command) {
             Ok(code) => code,
             Err(error) => {
                 complain(&format!("eventmesh bench: {error:#}\n"));

@@ -3,6 +3,7 @@
 //! [`Given`] reads the sources into pairs that know their origin. [`validate`] is pure: it resolves names, reads
 //! every key by its declaration in [`keys`], checks the rules between keys, and gives plain [`Settings`].
 
+mod declared;
 mod effective;
 pub mod keys;
 pub mod kind;

@@ -2,7 +2,6 @@
 //!
 //! The only crate that knows every other one. It branches on settings while it builds, never on data.
 
-mod bench;
 pub mod boot;
 pub mod cli;
 pub mod config;

@@ -6,7 +6,7 @@ use tracing::{info, warn};
 
 use crate::config::{
     Settings, Warning,
-    settings::{LogFormat, LogSettings, Topology},
+    settings::{LogFormat, LogSettings},
 };
 
 /// Sends what the process logs from now on to the standard output. A second call changes nothing.
@@ -25,10 +25,7 @@ pub fn start(settings: &LogSettings) {
 
 /// Says what is started with: the topology, every key that somebody gave and where, and every warning.
 pub fn announce(settings: &Settings, warnings: &[Warning]) {
-    let topology = match settings.delivery.topology {
-        Topology::LocalStickyPull => "LOCAL_STICKY_PULL",
-        Topology::PartitionOwnedPull => "PARTITION_OWNED_PULL",
-    };
+    let topology = settings.delivery.topology.map_or("PARTITION_OWNED_PULL", |topology| topology.as_str());
     info!(
         "starting as {}, version {}, delivery topology={topology}",
         settings.mode,

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use mesh_base::{BackendError, UnixMillis};
-use mesh_frame::{Event, Incarnation, Offset, TopicName};
+use mesh_frame::{Event, Offset, TopicName};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use crate::{LogRecord, Partition, TopicSettings};
+use crate::{LogRecord, Partition, TopicInfo, TopicSettings};
 
 /// Whether a driver can tell how many partitions a topic has. Three different values on purpose: an
 /// unknown count is neither none nor all.
@@ -37,30 +37,6 @@ pub struct Capabilities {
     pub partition_count: PartitionCount,
     /// Whether several instances can share the log.
     pub shared: bool,
-}
-
-/// A topic as its driver knows it.
-#[derive(Clone, Debug)]
-pub struct TopicInfo {
-    /// Its name.
-    pub name: TopicName,
-    /// The random number of this log of that name.
-    pub incarnation: Incarnation,
-    /// Its partitions, in order.
-    pub partitions: Vec<PartitionInfo>,
-    /// What is set on it.
-    pub settings: TopicSettings,
-}
-
-/// A partition as its driver knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartitionInfo {
-    /// The driver's own number for it, unique over all topics and never used again.
-    pub key: u32,
-    /// The lowest offset that may still be there.
-    pub start: Offset,
-    /// The offset the next record gets at the lowest.
-    pub end: Offset,
 }
 
 /// How making a topic ended.

@@ -14,55 +14,7 @@ use std::{
 use mesh_frame::Offset;
 use parking_lot::Mutex;
 
-use crate::{Cached, LogRecord, Partition};
-
-/// The newest records of one partition.
-#[derive(Debug, Default)]
-pub(crate) struct Ring {
-    records: VecDeque<Arc<LogRecord>>,
-    /// Everything at or after this offset and below the end is in `records`. `None`: nothing is known.
-    complete_from: Option<Offset>,
-}
-
-impl Ring {
-    pub(crate) fn from(
-        &self,
-        from: Offset,
-        end: Offset,
-        most: usize,
-        out: &mut Vec<Arc<LogRecord>>,
-    ) -> Option<Cached> {
-        if self.complete_from.is_none_or(|first| from < first) {
-            return None;
-        }
-        let first = self.records.partition_point(|record| record.offset() < from);
-        let mut reached = end;
-        for (taken, record) in self.records.range(first..).enumerate() {
-            if record.offset() >= end {
-                break;
-            }
-            if taken == most {
-                reached = record.offset();
-                break;
-            }
-            out.push(record.clone());
-        }
-        Some(Cached::UpTo(reached))
-    }
-
-    fn push(&mut self, record: Arc<LogRecord>, end_before: Offset) {
-        if self.complete_from.is_none() {
-            self.complete_from = Some(end_before);
-        }
-        self.records.push_back(record);
-    }
-
-    fn pop(&mut self) -> Option<Arc<LogRecord>> {
-        let record = self.records.pop_front()?;
-        self.complete_from = Some(Offset(record.offset().0 + 1));
-        Some(record)
-    }
-}
+use crate::{LogRecord, Partition};
 
 /// When the budget is passed this share of it is freed, so that not every append has to free something; at most
 /// [`MOST_FREED`] bytes.

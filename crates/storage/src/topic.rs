@@ -12,7 +12,9 @@ use arc_swap::ArcSwap;
 use mesh_frame::{Incarnation, Offset, PartitionId, TopicName};
 use parking_lot::Mutex;
 
-use crate::{LogRecord, PartitionInfo, TopicInfo, TopicRules, TopicSettings, cold::ColdChunks, tail::Ring};
+use crate::{
+    Cached, LogRecord, PartitionInfo, TopicInfo, TopicRules, TopicSettings, chunks::ColdChunks, ring::Ring,
+};
 
 /// A topic of the log.
 #[derive(Debug)]
@@ -128,17 +130,6 @@ pub struct Partition {
     pub(crate) ring: Mutex<Ring>,
     pub(crate) cold: Mutex<ColdChunks>,
     pub(crate) warming: tokio::sync::Mutex<()>,
-}
-
-/// What the caches know from an offset on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cached {
-    /// Everything up to this offset was given; it may be the end.
-    UpTo(Offset),
-    /// Nothing from the asked offset to this one is there any more: go on from here.
-    GoneTo(Offset),
-    /// The record is in the log but not in memory: [`crate::Storage::warm`] it.
-    Cold,
 }
 
 impl Partition {

@@ -8,7 +8,10 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use crate::{Delivery, EventStream, Http, Reply, Subscribe, TOKEN, http::PATIENCE};
+use crate::{Delivery, EventStream, Http, Reply, Subscribe, http::PATIENCE};
+
+/// The admin token of every server of the tests.
+pub const TOKEN: &str = "token-of-the-tests-0123456789";
 
 /// The media type of one event.
 const EVENT: &str = "application/cloudevents+json";

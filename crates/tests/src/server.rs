@@ -17,13 +17,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::{
-    Client, free_port,
+    Client, TOKEN, free_port,
     process::{binary, command},
     until,
 };
-
-/// The admin token of every server of the tests.
-pub const TOKEN: &str = "token-of-the-tests-0123456789";
 
 /// How long a start may take on a busy machine.
 const START: Duration = Duration::from_secs(60);

@@ -1,10 +1,8 @@
 //! What each admin route takes and answers.
 
-use mesh_ingress::{
-    http::ErrorCode as E,
-    openapi::parts::{
-        Described, component, count, in_path, list, object, of_range, one_of, query, with_optional,
-    },
+use mesh_server::{
+    ErrorCode as E,
+    openapi::{Described, component, count, in_path, list, object, of_range, one_of, query, with_optional},
 };
 use serde_json::{Value, json};
 

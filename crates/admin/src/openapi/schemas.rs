@@ -1,7 +1,7 @@
 //! The schemas of the admin port.
 
 use mesh_gate::TopicRate;
-use mesh_ingress::openapi::parts::{component, count, digits, list, object, one_of, with_optional};
+use mesh_server::openapi::{component, count, digits, list, object, one_of, with_optional};
 use serde_json::{Map, Value, json};
 
 use crate::topic_settings;

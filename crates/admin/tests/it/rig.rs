@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, body::Body};
 use http::{Request, StatusCode, header::AUTHORIZATION};
 use http_body_util::BodyExt;
-use mesh_admin::{AdminAccess, AdminState, AdminTokens, Health, RateLimits};
+use mesh_admin::{AdminAccess, AdminState, AdminTokens, Health, PublishCounters, RateLimits};
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
     AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, Mode, Receiver,
@@ -13,9 +13,9 @@ use mesh_delivery::{
 };
 use mesh_frame::{ClientId, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
 use mesh_gate::SecurityGate;
-use mesh_ingress::{http::Readiness, intake::IntakeSignals};
 use mesh_meta::{MetaStore, memory::MemoryMeta};
 use mesh_rocks::Machine;
+use mesh_server::Readiness;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, RateLimitStore, Writer},
@@ -119,7 +119,11 @@ impl Rig {
             groups.clone(),
             rate_limits,
             delivery,
-            IntakeSignals::new(&signals),
+            PublishCounters {
+                stored: signals.counter("publish", "Events stored"),
+                failed: signals.counter("publish_failed", "Events that could not be stored"),
+                rate_limited: signals.counter("rate_limited", "Requests refused"),
+            },
             || 0,
         );
         let router = mesh_admin::router(state);

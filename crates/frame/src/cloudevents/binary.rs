@@ -9,7 +9,8 @@ use super::{
     rules::{Setter, setter_of},
 };
 use crate::{
-    event::{DataForm, Event},
+    data_form::DataForm,
+    event::Event,
     frame::{ATTRIBUTE_HEADER, HEADER, first_duplicate},
     limits::Limits,
     media_type::{DEEPEST_JSON, form_of_bytes, is_too_deep},

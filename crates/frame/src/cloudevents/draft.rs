@@ -5,7 +5,8 @@ use super::{
     rules::{fault_of_value, is_attribute_name},
 };
 use crate::{
-    event::{DataForm, Event},
+    data_form::DataForm,
+    event::Event,
     frame::{ATTRIBUTE_HEADER, FrameError, FrameKind, check_attribute},
     frame_builder::FrameBuilder,
     limits::Limits,

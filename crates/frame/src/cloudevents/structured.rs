@@ -16,7 +16,8 @@ use super::{
     rules::{Setter, is_core, setter_of},
 };
 use crate::{
-    event::{DataForm, Event},
+    data_form::DataForm,
+    event::Event,
     frame::{ATTRIBUTE_HEADER, HEADER, first_duplicate},
     limits::{Limits, SERVER_ATTRIBUTES},
     media_type::{DEEPEST_JSON, is_json, is_too_deep},

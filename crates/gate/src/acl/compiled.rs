@@ -7,10 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{
-    RuleCount,
-    rule::{Effect, Name, Operations, Pattern, Rule},
-};
+use super::rule::{Effect, Name, Operations, Pattern, Rule};
 use crate::{Action, Identity, Principal};
 
 /// A name that some rule has, as a number; 0 is none.
@@ -19,6 +16,15 @@ type Symbol = u32;
 type Wanted = [Symbol; 3];
 /// A rule's place in the order of all.
 type Rank = u32;
+
+/// How many rules a filter has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleCount {
+    /// All of them.
+    pub all: usize,
+    /// Those that cannot be read as they stand.
+    pub malformed: usize,
+}
 
 /// The rules.
 #[derive(Debug, Default)]

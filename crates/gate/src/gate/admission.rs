@@ -8,7 +8,7 @@ use super::{
     verdict::{Asking, Judged},
 };
 use crate::{
-    AclFilter, Action, Admitted, Basis, Caller, Denied, DeniedKind, Identity, Outcome, Principal,
+    AclFilter, Action, Admitted, Asks, Basis, Caller, Denied, DeniedKind, Identity, Outcome, Principal,
     RequestContext, Resource,
     filter::{self, Finding},
     quota::{Cost, Exceeded},
@@ -55,33 +55,49 @@ impl SecurityGate {
         }
     }
 
-    /// Lets `value` through if `caller` may do `action` to `resource`.
+    /// Lets a request through if `caller` may do what it asks for, and takes what that costs from the rates of the
+    /// topic and of the tenant. A request that is denied takes nothing.
     ///
     /// # Errors
-    /// [`Denied`] when it may not.
-    pub fn admit<T>(
-        &self,
-        caller: &Caller,
-        action: Action,
-        resource: Resource<'_>,
-        value: T,
-    ) -> Result<Admitted<T>, Denied> {
-        self.decide(caller, action, resource, None, value)
-    }
-
-    /// Lets a publish through if `caller` may, and takes what it costs from the tenant's and the topic's rates.
-    /// A denied publish takes nothing.
-    ///
-    /// # Errors
-    /// [`Denied`] when it may not, or not now.
-    pub fn admit_publish<T>(
-        &self,
-        caller: &Caller,
-        topic: &TopicName,
-        cost: Cost,
-        value: T,
-    ) -> Result<Admitted<T>, Denied> {
-        self.decide(caller, Action::Publish, Resource::Topic(topic), Some(cost), value)
+    /// [`Denied`] when the caller may not do it, or not now.
+    pub fn admit<T: Asks>(&self, caller: &Caller, request: T) -> Result<Admitted<T>, Denied> {
+        let inner = &*self.0;
+        let (action, resource) = (request.action(), request.resource());
+        let asking = Asking { caller, operation: action, resource: Some(resource) };
+        let mut although = caller.failed_open();
+        if let Some(acl) = inner.parts.chain.acl.as_ref().filter(|_| action != Action::Unsubscribe) {
+            let finding = judge(acl, caller.identity(), action, resource);
+            if matches!(finding, Finding::Pass(())) {
+                inner.verdicts.acl_passed.inc();
+            } else if let Judged::FailedOpen =
+                inner.judged(filter::ACL, DeniedKind::Forbidden, finding, &asking)?
+            {
+                although = although.or(Some(filter::ACL));
+            }
+        }
+        if let Some(cost) = request.cost() {
+            let topic = match resource {
+                Resource::Topic(topic) => Some(topic),
+                Resource::Client(..) | Resource::Deliveries(_) | Resource::Named(_) => None,
+            };
+            inner.charge(caller, topic, cost, &asking)?;
+        }
+        let basis = match although {
+            _ if inner.is_no_op => Basis::NoGate,
+            None => Basis::Passed,
+            Some(_) => Basis::FailedOpen,
+        };
+        if inner.is_no_op {
+            inner.verdicts.admitted_without_filter.inc();
+        }
+        // What failed open was kept when it did.
+        let is_kept = although.is_none() && inner.interested(Outcome::Allowed, action);
+        let context = RequestContext::new(caller.clone(), action, resource, is_kept);
+        if is_kept {
+            inner.keep(&inner.record(&asking, context.resource(), Outcome::Allowed, None, ""));
+        }
+        let limits = inner.parts.quota.limits(caller.tenant());
+        Ok(Admitted::new(request, context, basis, limits))
     }
 
     /// One more connection of the caller's tenant, until the lease is dropped; `None`: they are not limited.
@@ -111,52 +127,6 @@ impl SecurityGate {
     ) -> Denied {
         let asking = Asking { caller, operation, resource: Some(resource) };
         self.0.exceeded(filter::QUOTA, DeniedKind::QuotaExceeded, exceeded, &asking)
-    }
-
-    fn decide<T>(
-        &self,
-        caller: &Caller,
-        action: Action,
-        resource: Resource<'_>,
-        cost: Option<Cost>,
-        value: T,
-    ) -> Result<Admitted<T>, Denied> {
-        let inner = &*self.0;
-        let asking = Asking { caller, operation: action, resource: Some(resource) };
-        let mut although = caller.failed_open();
-        if let Some(acl) = inner.parts.chain.acl.as_ref().filter(|_| action != Action::Unsubscribe) {
-            let finding = judge(acl, caller.identity(), action, resource);
-            if matches!(finding, Finding::Pass(())) {
-                inner.verdicts.acl_passed.inc();
-            } else if let Judged::FailedOpen =
-                inner.judged(filter::ACL, DeniedKind::Forbidden, finding, &asking)?
-            {
-                although = although.or(Some(filter::ACL));
-            }
-        }
-        if let Some(cost) = cost {
-            let topic = match resource {
-                Resource::Topic(topic) => Some(topic),
-                _ => None,
-            };
-            inner.charge(caller, topic, cost, &asking)?;
-        }
-        let basis = match although {
-            _ if inner.is_no_op => Basis::NoGate,
-            None => Basis::Passed,
-            Some(_) => Basis::FailedOpen,
-        };
-        if inner.is_no_op {
-            inner.verdicts.admitted_without_filter.inc();
-        }
-        // What failed open was kept when it did.
-        let is_kept = although.is_none() && inner.interested(Outcome::Allowed, action);
-        let context = RequestContext::new(caller.clone(), action, resource, is_kept);
-        if is_kept {
-            inner.keep(&inner.record(&asking, context.resource(), Outcome::Allowed, None, ""));
-        }
-        let limits = inner.parts.quota.limits(caller.tenant());
-        Ok(Admitted::new(value, context, basis, limits))
     }
 }
 

@@ -14,13 +14,23 @@ use crate::{
     tickets::Ticket,
 };
 
-/// A caller whose request carries a signature that holds.
+/// A caller whose request needs no signature, or carries one that holds. Only the gate makes one.
 #[derive(Clone, Debug)]
 pub struct Verified {
+    caller: Caller,
+    by_event: bool,
+}
+
+impl Verified {
     /// Who.
-    pub caller: Caller,
-    /// The events have to carry the signature: ask [`SecurityGate::verify_event`] about each.
-    pub by_event: bool,
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Whether the events of the request have to carry the signature: ask [`SecurityGate::verify_event`] about each.
+    pub fn by_event(&self) -> bool {
+        self.by_event
+    }
 }
 
 impl SecurityGate {
@@ -92,9 +102,16 @@ impl SecurityGate {
         Denied { kind: DeniedKind::Forbidden, reason: reason.into(), retry_after: None }
     }
 
-    /// Whether requests have to be signed: [`Self::glance`] and [`Self::verify`] have something to look at.
-    pub fn asks_for_signatures(&self) -> bool {
-        self.0.parts.chain.signature.is_some()
+    /// A caller whose request needs no signature, as requests do not where no signature filter is configured.
+    ///
+    /// # Errors
+    /// The caller again, when requests have to be signed: [`Self::glance`] and [`Self::verify`] have something to
+    /// look at.
+    pub fn unsigned(&self, caller: Caller) -> Result<Verified, Caller> {
+        match &self.0.parts.chain.signature {
+            None => Ok(Verified { caller, by_event: false }),
+            Some(_) => Err(caller),
+        }
     }
 
     /// Looks at the signature's head, before the body is read.

@@ -66,8 +66,8 @@ impl Certificates {
     }
 
     /// Whom a verified certificate with these names means.
-    pub(super) fn holder(&self, names: &CertificateNames) -> Meant<'_> {
-        let common = names.common_name.iter().map(|name| Name::Common(name.clone()));
+    pub(super) fn holder(&self, names: CertificateNames<'_>) -> Meant<'_> {
+        let common = names.common_name.iter().map(|name| Name::Common((*name).to_owned()));
         let alternative =
             names.alternative.iter().filter_map(|name| alternative(name).map(Name::Alternative));
         let mut meant = Meant::Nobody;

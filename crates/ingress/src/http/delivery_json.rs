@@ -3,8 +3,7 @@
 use mesh_base::UnixMillis;
 use mesh_delivery::Delivery;
 use mesh_frame::{Epoch, format_timestamp};
-
-use super::answer::{push_number, push_number_text, push_text};
+use mesh_server::{push_number, push_number_text, push_text};
 
 /// What a delivery takes besides the event, the names of topic and group and its id.
 const ENVELOPE: usize = 256;

@@ -6,32 +6,28 @@ use axum::{body::Body, response::Response};
 use http::{StatusCode, request::Parts};
 use mesh_delivery::Answer;
 use mesh_frame::{ClientId, Epoch};
-use mesh_gate::{Action, Caller, Resource};
+use mesh_gate::Verified;
+use mesh_server::{ApiError, Query, json, json_body};
 
 use super::{
-    answer::{json, with_body},
     delivery_json::{self, DeliveryWriter},
     edge::HttpEdge,
-    errors::ApiError,
+    errors::of_denied,
     poll_body::PollBody,
-    query::Query,
 };
 use crate::intake::Poll;
 
-pub(super) async fn poll(edge: &HttpEdge, caller: &Caller, parts: &Parts) -> Result<Response, ApiError> {
+pub(super) async fn poll(edge: &HttpEdge, verified: &Verified, parts: &Parts) -> Result<Response, ApiError> {
     let query = Query::of(&parts.uri);
-    let client =
-        ClientId::new(&query.required("clientId")?).map_err(|error| ApiError::of_name("clientId", error))?;
+    let client = query.required_name("clientId", ClientId::new)?;
     let most = query.number("max", 1, 100, 1_000)?;
     let timeout = query.number("timeoutMs", 0, 1_000, 60_000)?;
-    let client = edge.intake().client(caller, client, Action::Subscribe)?;
-    let (id, topics) = (client.id().clone(), client.topics().to_vec());
     let poll = Poll {
-        client,
+        client: edge.intake().client(verified.caller(), client)?,
         most: usize::try_from(most).expect("a thousand at most"),
         timeout: Duration::from_millis(timeout),
     };
-    let admitted = edge.admit(caller, Action::Subscribe, Resource::Client(&id, &topics), poll)?;
+    let admitted = edge.intake().admit(verified, poll).map_err(of_denied)?;
     let answer = tokio::select! {
         biased;
         answer = edge.intake().poll(admitted) => answer?,
@@ -43,7 +39,7 @@ pub(super) async fn poll(edge: &HttpEdge, caller: &Caller, parts: &Parts) -> Res
     let bytes = size_of(&answer);
     let lease = edge.lease_answer(bytes)?;
     let text = written(&answer, edge.intake().epoch(), bytes);
-    Ok(with_body(StatusCode::OK, Body::new(PollBody::new(answer, text, lease))))
+    Ok(json_body(StatusCode::OK, Body::new(PollBody::new(answer, text, lease))))
 }
 
 /// About how many bytes the answer takes, and hardly ever fewer.

@@ -13,8 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use mesh_base::Lease;
 use mesh_delivery::Answer;
-
-use super::charged::charged;
+use mesh_server::charged;
 
 /// The body.
 #[derive(Debug)]

@@ -9,15 +9,10 @@ use http::{
     request::Parts,
 };
 use mesh_frame::{ContentMode, Event, Limits, TopicName, parse_batch, parse_binary, parse_structured};
-use mesh_gate::{Cost, Verified};
+use mesh_gate::Verified;
+use mesh_server::{ApiError, ErrorCode, Query, ReadBody, json, push_number, push_number_text};
 
-use super::{
-    answer::{json, push_number, push_number_text},
-    body::ReadBody,
-    edge::HttpEdge,
-    errors::{ApiError, ErrorCode},
-    query::Query,
-};
+use super::{edge::HttpEdge, errors::of_denied};
 use crate::intake::{PublishBatch, PublishEvent};
 
 pub(super) async fn publish(
@@ -28,11 +23,9 @@ pub(super) async fn publish(
 ) -> Result<Response, ApiError> {
     let topic = topic_of(parts)?;
     let event = event_of(&parts.headers, &body, edge.intake().limits())?;
-    let cost = Cost { events: 1, bytes: body.bytes.len() as u64 };
+    let request = PublishEvent { topic, event, bytes: body.bytes.len() as u64 };
     drop(body);
-    let caller = edge.verify_events(verified, std::slice::from_ref(&event))?;
-    let request = PublishEvent { topic: topic.clone(), event };
-    let admitted = edge.admit_publish(&caller, &topic, cost, request)?;
+    let admitted = edge.intake().admit(verified, request).map_err(of_denied)?;
     let stored = edge.intake().publish(admitted).await?;
     let mut text = Vec::with_capacity(96 + stored.topic.as_str().len());
     text.extend_from_slice(b"{\"status\":\"accepted\",\"topic\":\"");
@@ -57,11 +50,9 @@ pub(super) async fn publish_batch(
 ) -> Result<Response, ApiError> {
     let topic = topic_of(parts)?;
     let events = events_of(&parts.headers, &body, edge.intake().limits())?;
-    let cost = Cost { events: events.len() as u64, bytes: body.bytes.len() as u64 };
+    let request = PublishBatch { topic, events, bytes: body.bytes.len() as u64 };
     drop(body);
-    let caller = edge.verify_events(verified, &events)?;
-    let request = PublishBatch { topic: topic.clone(), events };
-    let admitted = edge.admit_publish(&caller, &topic, cost, request)?;
+    let admitted = edge.intake().admit(verified, request).map_err(of_denied)?;
     let stored = edge.intake().publish_batch(admitted).await?;
     let mut text = Vec::with_capacity(48);
     text.extend_from_slice(b"{\"status\":\"accepted\",\"count\":");
@@ -75,8 +66,7 @@ pub(super) async fn publish_batch(
 }
 
 fn topic_of(parts: &Parts) -> Result<TopicName, ApiError> {
-    let topic = Query::of(&parts.uri).required("topic")?;
-    TopicName::client(&topic).map_err(|error| ApiError::of_name("topic", error))
+    Query::of(&parts.uri).required_name("topic", TopicName::client)
 }
 
 fn event_of(headers: &HeaderMap, body: &ReadBody, limits: &Limits) -> Result<Event, ApiError> {

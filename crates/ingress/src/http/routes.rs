@@ -1,28 +1,7 @@
 //! The routes of the traffic port, as a table. Routing, the `Allow` header and the API document come from it.
-//!
-//! Paths match exactly. A known path with another method is 405 with `Allow`, anything else 404, both as JSON.
 
-use std::{convert::Infallible, time::Duration};
-
-use axum::{
-    body::Body,
-    extract::Request,
-    response::{IntoResponse, Response},
-};
-use http::{
-    HeaderValue, Method,
-    header::{ALLOW, CONTENT_LENGTH, RETRY_AFTER},
-};
-use http_body::Body as _;
+use http::Method;
 use mesh_gate::Action;
-use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
-
-use super::{
-    Answers, Peer,
-    edge::{HttpEdge, handle, refuse},
-    errors::{ApiError, ErrorCode},
-};
 
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,104 +142,8 @@ pub const ROUTES: &[Route] = &[
     },
 ];
 
-/// The traffic port: finds a request's route in the table and has the edge answer it.
-#[derive(Clone, Debug)]
-pub struct Traffic {
-    edge: HttpEdge,
-    cors: Option<CorsLayer>,
-}
-
-impl Traffic {
-    /// The traffic port before an edge.
-    pub fn new(edge: HttpEdge) -> Self {
-        let cors = cors(edge.cors_origins());
-        Self { edge, cors }
-    }
-}
-
-impl Answers for Traffic {
-    async fn answer(&self, request: Request, peer: &Peer) -> Response {
-        // In boxes: a connection keeps the room for a request's future for as long as it is open, an idle stream too.
-        match &self.cors {
-            None => Box::pin(route(&self.edge, request, peer)).await,
-            Some(cors) => Box::pin(with_cors(cors, &self.edge, request, peer)).await,
-        }
-    }
-}
-
-async fn with_cors(cors: &CorsLayer, edge: &HttpEdge, request: Request, peer: &Peer) -> Response {
-    let routed = service_fn(async |request| Ok::<_, Infallible>(route(edge, request, peer).await));
-    match cors.layer(routed).oneshot(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
-}
-
-async fn route(edge: &HttpEdge, request: Request, peer: &Peer) -> Response {
-    let (method, path) = (request.method(), request.uri().path());
-    if let Some(route) = ROUTES.iter().find(|route| route.path == path && route.method == *method) {
-        return handle(edge, route.operation, request, peer).await;
-    }
-    let is_head = method == Method::HEAD;
-    let answer = match ROUTES.iter().any(|route| route.path == path) {
-        true => method_not_allowed(request).await,
-        false => not_found(request).await,
-    };
-    if is_head { without_body(answer) } else { answer }
-}
-
-/// An answer to HEAD: it says how long its body would be and has none.
-fn without_body(answer: Response) -> Response {
-    let (mut parts, body) = answer.into_parts();
-    if let Some(length) = body.size_hint().exact() {
-        parts.headers.insert(CONTENT_LENGTH, length.into());
-    }
-    Response::from_parts(parts, Body::empty())
-}
-
-/// What lets pages of other origins call; `None`: no origin may.
-fn cors(origins: &[String]) -> Option<CorsLayer> {
-    if origins.is_empty() {
-        return None;
-    }
-    let origins = if origins.iter().any(|origin| origin == "*") {
-        AllowOrigin::any()
-    } else {
-        AllowOrigin::list(origins.iter().filter_map(|origin| HeaderValue::try_from(origin).ok()))
-    };
-    let layer = CorsLayer::new()
-        .allow_origin(origins)
-        .allow_methods([Method::GET, Method::POST])
-        .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers([RETRY_AFTER])
-        .max_age(Duration::from_secs(600));
-    Some(layer)
-}
-
-/// The answer where there is no route.
-pub async fn not_found(request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let error = ApiError::new(ErrorCode::NotFound, "there is no such route");
-    refuse(error, &parts, body, false).await
-}
-
-/// The answer where a route has other methods; `Allow` names them where the table knows the path.
-pub async fn method_not_allowed(request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let allowed = allowed(parts.uri.path());
-    let message = match &allowed {
-        Some(methods) => format!("this route takes {methods}, not {}", parts.method),
-        None => format!("this route does not take {}", parts.method),
-    };
-    let mut response = refuse(ApiError::new(ErrorCode::MethodNotAllowed, message), &parts, body, false).await;
-    if let Some(methods) = allowed.and_then(|methods| HeaderValue::try_from(methods).ok()) {
-        response.headers_mut().insert(ALLOW, methods);
-    }
-    response.into_response()
-}
-
-/// The methods a path takes, as `Allow` lists them.
-fn allowed(path: &str) -> Option<String> {
+/// The methods a path takes, as `Allow` lists them; `None`: there is no such path.
+pub(super) fn allowed(path: &str) -> Option<String> {
     let methods: Vec<&str> =
         ROUTES.iter().filter(|route| route.path == path).map(|route| route.method.as_str()).collect();
     (!methods.is_empty()).then(|| methods.join(", "))

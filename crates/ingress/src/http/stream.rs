@@ -10,22 +10,23 @@ use http::{
     request::Parts,
 };
 use mesh_frame::ClientId;
-use mesh_gate::{Action, Caller, Resource};
+use mesh_gate::Verified;
+use mesh_server::{ApiError, Query};
 
-use super::{edge::HttpEdge, errors::ApiError, query::Query, stream_body::StreamBody};
+use super::{edge::HttpEdge, errors::of_denied, stream_body::StreamBody};
 use crate::intake::OpenStream;
 
 /// Tells proxies of a common kind not to hold events back.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-pub(super) async fn stream(edge: &HttpEdge, caller: &Caller, parts: &Parts) -> Result<Response, ApiError> {
-    let query = Query::of(&parts.uri);
-    let client =
-        ClientId::new(&query.required("clientId")?).map_err(|error| ApiError::of_name("clientId", error))?;
-    let client = edge.intake().client(caller, client, Action::Subscribe)?;
-    let (id, topics) = (client.id().clone(), client.topics().to_vec());
-    let open = OpenStream { client };
-    let admitted = edge.admit(caller, Action::Subscribe, Resource::Client(&id, &topics), open)?;
+pub(super) async fn stream(
+    edge: &HttpEdge,
+    verified: &Verified,
+    parts: &Parts,
+) -> Result<Response, ApiError> {
+    let client = Query::of(&parts.uri).required_name("clientId", ClientId::new)?;
+    let open = OpenStream { client: edge.intake().client(verified.caller(), client)? };
+    let admitted = edge.intake().admit(verified, open).map_err(of_denied)?;
     let stream = edge.intake().stream(admitted).await?;
     let mut response = Response::new(Body::new(StreamBody::new(edge.clone(), stream)));
     let headers = response.headers_mut();

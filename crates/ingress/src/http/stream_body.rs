@@ -16,10 +16,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use mesh_delivery::{ClientStream, Delivery, Waiting};
 use mesh_frame::{Epoch, single_line};
+use mesh_server::charged;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{
-    charged::charged,
     delivery_json::{DeliveryWriter, size_of},
     edge::HttpEdge,
 };

@@ -2,28 +2,22 @@
 
 use axum::response::Response;
 use http::StatusCode;
-use mesh_delivery::{SubscribeError, Subscribed};
+use mesh_delivery::Subscribed;
 use mesh_frame::{ClientId, GroupName, TopicName};
-use mesh_gate::{Action, Caller, Resource};
+use mesh_gate::Verified;
+use mesh_server::{ApiError, JsonObject, json, push_number, push_number_text, push_text};
 
-use super::{
-    answer::{json, push_number, push_number_text, push_text},
-    edge::HttpEdge,
-    errors::ApiError,
-    json::JsonObject,
-    subscribe_request,
-};
-use crate::intake::{Hidden, Unsubscribe};
+use super::{edge::HttpEdge, errors::of_denied, subscribe_request};
+use crate::intake::Unsubscribe;
 
-pub(super) async fn subscribe(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Result<Response, ApiError> {
-    let request = subscribe_request::parse(&JsonObject::parse(body)?, caller.tenant())?;
-    let topic = request.topic.clone();
-    let admitted = edge.admit(caller, Action::Subscribe, Resource::Topic(&topic), request)?;
-    let subscribed = edge.intake().subscribe(admitted).await;
-    let subscribed = subscribed.map_err(|error| match error {
-        SubscribeError::TenantFull(_) => edge.subscriptions_exceeded(caller, &topic),
-        error => error.into(),
-    })?;
+pub(super) async fn subscribe(
+    edge: &HttpEdge,
+    verified: &Verified,
+    body: &[u8],
+) -> Result<Response, ApiError> {
+    let request = subscribe_request::parse(&JsonObject::parse(body)?)?;
+    let admitted = edge.intake().admit(verified, request).map_err(of_denied)?;
+    let subscribed = edge.intake().subscribe(admitted).await?;
     Ok(json(StatusCode::OK, written(&subscribed, edge.instance_url())))
 }
 
@@ -48,31 +42,20 @@ fn written(subscribed: &Subscribed, instance_url: &str) -> Vec<u8> {
     text
 }
 
-pub(super) async fn unsubscribe(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Result<Response, ApiError> {
+pub(super) async fn unsubscribe(
+    edge: &HttpEdge,
+    verified: &Verified,
+    body: &[u8],
+) -> Result<Response, ApiError> {
     let request = JsonObject::parse(body)?;
-    let client = ClientId::new(&request.required_text("clientId")?)
-        .map_err(|error| ApiError::of_name("clientId", error))?;
-    let topic = request.text("topic")?.map(|topic| TopicName::client(&topic)).transpose();
-    let topic = topic.map_err(|error| ApiError::of_name("topic", error))?;
-    let group = request.text("group")?.map(|group| GroupName::new(&group)).transpose();
-    let group = group.map_err(|error| ApiError::of_name("group", error))?;
+    let client = request.required_name("clientId", ClientId::new)?;
+    let topic = request.name("topic", TopicName::client)?;
+    let group = request.name("group", GroupName::new)?;
     let delete_group = request.boolean("deleteGroup")?.unwrap_or(false);
-    let client = edge.intake().client(caller, client, Action::Unsubscribe)?;
-    if !edge.gate().is_open() && !client.is_there() {
-        // As for a client that is another principal's: nobody learns which of the two it is.
-        return Err(Hidden.into());
-    }
-    // Whoever owns it may leave. One that is nobody's becomes the caller's with this, and a group may go with its
-    // backlog: both take the right to use it.
-    let action = if client.is_owned() && !delete_group { Action::Unsubscribe } else { Action::Subscribe };
-    let (id, topics) = (client.id().clone(), client.topics().to_vec());
+    let client = edge.intake().client_to_unsubscribe(verified.caller(), client)?;
     let asked = Unsubscribe { client, topic, group, delete_group };
-    let admitted = edge.admit(caller, action, Resource::Client(&id, &topics), asked)?;
-    let removed = edge.intake().unsubscribe(admitted).await;
-    let removed = removed.map_err(|error| match error {
-        SubscribeError::NotYours => Hidden.into(),
-        error => ApiError::from(error),
-    })?;
+    let admitted = edge.intake().admit(verified, asked).map_err(of_denied)?;
+    let removed = edge.intake().unsubscribe(admitted).await?;
     let text: &'static [u8] = if removed { b"{\"removed\":true}" } else { b"{\"removed\":false}" };
     Ok(json(StatusCode::OK, text))
 }

@@ -1,41 +1,34 @@
 //! The body of a subscribe: names, mode, the group's settings and where it starts.
 
-use std::collections::BTreeMap;
-
-use mesh_base::UnixMillis;
 use mesh_delivery::{
-    AckMode, AskedSettings, Mode, StartAt, Subscribe,
+    AckMode, AskedSettings, Mode, StartAt,
     settings::{ACK_TIMEOUT_MS, BACKOFF_MS, MAX_ATTEMPTS, MAX_BACKOFF_MS, MAX_IN_FLIGHT},
 };
-use mesh_frame::{ClientId, Filter, GroupName, Offset, PartitionId, TenantId, TopicName, parse_timestamp};
+use mesh_frame::{ClientId, Filter, GroupName, TopicName};
+use mesh_server::{ApiError, JsonObject};
 use serde_json::Value;
 
-use super::{
-    errors::ApiError,
-    json::{JsonObject, kind_of},
-};
+use crate::intake::Subscribe;
 
-/// Reads the request; the tenant is the caller's.
-pub(super) fn parse(request: &JsonObject<'_>, tenant: &TenantId) -> Result<Subscribe, ApiError> {
-    let client = ClientId::new(&request.required_text("clientId")?)
-        .map_err(|error| ApiError::of_name("clientId", error))?;
-    let topic = TopicName::client(&request.required_text("topic")?)
-        .map_err(|error| ApiError::of_name("topic", error))?;
-    let group = request.text("group")?.map(|group| GroupName::new(&group)).transpose();
+/// Reads the request.
+pub(super) fn parse(request: &JsonObject<'_>) -> Result<Subscribe, ApiError> {
+    let client = request.required_name("clientId", ClientId::new)?;
+    let topic = request.required_name("topic", TopicName::client)?;
+    let group = request.name("group", GroupName::new)?;
     let max_in_flight = request.number(MAX_IN_FLIGHT)?;
     Ok(Subscribe {
-        tenant: tenant.clone(),
         client,
         topic,
         mode: mode(request)?,
-        group: group.map_err(|error| ApiError::of_name("group", error))?,
+        group,
         asked: asked(request)?,
         max_in_flight: max_in_flight.map(|most| u32::try_from(most).expect("the range fits")),
-        start: request.raw("from")?.map_or(Ok(StartAt::Latest), |raw| read_start("from", raw))?,
-        principal: None,
-        over_others: false,
-        most_of_tenant: None,
+        start: request.raw("from")?.map_or(Ok(StartAt::Latest), start)?,
     })
+}
+
+fn start(json: &str) -> Result<StartAt, ApiError> {
+    StartAt::read(json).ok_or_else(|| ApiError::invalid(format!("`from` must be {}", StartAt::FORMS)))
 }
 
 fn mode(request: &JsonObject<'_>) -> Result<Mode, ApiError> {
@@ -79,68 +72,19 @@ fn filters(request: &JsonObject<'_>) -> Result<Option<Vec<Filter>>, ApiError> {
     filters.map(Some).map_err(|error| ApiError::invalid(format!("`filters`: {error}")))
 }
 
-/// The start that a member of a request names, in every form a subscribe takes.
-///
-/// # Errors
-/// `invalid_argument`, listing the forms.
-pub fn read_start(name: &str, raw: &str) -> Result<StartAt, ApiError> {
-    let bad = || {
-        ApiError::invalid(format!(
-            "`{name}` must be \"latest\", \"earliest\", an RFC 3339 time, an offset, or \
-             {{\"offsets\":{{\"<partition>\":\"<offset>\"}}}}"
-        ))
-    };
-    match kind_of(raw) {
-        "a number" => Ok(StartAt::Offset(offset(raw).ok_or_else(bad)?)),
-        "an object" => {
-            let object = JsonObject::parse(raw.as_bytes())?;
-            offsets(object.raw("offsets")?.ok_or_else(bad)?).ok_or_else(bad)
-        }
-        "a string" => {
-            let text: String = serde_json::from_str(raw).map_err(|_| bad())?;
-            match text.as_str() {
-                "latest" => Ok(StartAt::Latest),
-                "earliest" => Ok(StartAt::Earliest),
-                text => match (offset(text), parse_timestamp(text)) {
-                    (Some(offset), _) => Ok(StartAt::Offset(offset)),
-                    (None, Some(at)) => Ok(StartAt::Time(UnixMillis(u64::try_from(at).unwrap_or(0)))),
-                    (None, None) => Err(bad()),
-                },
-            }
-        }
-        _ => Err(bad()),
-    }
-}
-
-/// An offset in decimal digits.
-fn offset(text: &str) -> Option<Offset> {
-    let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_decimal.then(|| text.parse().ok().map(Offset)).flatten()
-}
-
-/// Offsets by partition; each a string, as the server writes them, or a number.
-fn offsets(raw: &str) -> Option<StartAt> {
-    let Ok(Value::Object(members)) = serde_json::from_str::<Value>(raw) else { return None };
-    let mut start = BTreeMap::new();
-    for (partition, value) in members {
-        let partition = offset(&partition).and_then(|number| u32::try_from(number.0).ok())?;
-        let at = match value {
-            Value::String(text) => offset(&text)?,
-            Value::Number(number) => Offset(number.as_u64()?),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
-        };
-        start.insert(PartitionId(partition), at);
-    }
-    Some(StartAt::Offsets(start))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{super::errors::ErrorCode, *};
+    use std::collections::BTreeMap;
+
+    use mesh_base::UnixMillis;
+    use mesh_frame::{Offset, PartitionId};
+    use mesh_server::ErrorCode;
+
+    use super::*;
 
     fn read(more: &str) -> Result<Subscribe, ApiError> {
         let body = format!(r#"{{"clientId":"c","topic":"t","mode":"LOAD_BALANCE"{more}}}"#);
-        parse(&JsonObject::parse(body.as_bytes())?, &TenantId::new("default").expect("legal"))
+        parse(&JsonObject::parse(body.as_bytes())?)
     }
 
     #[test]
@@ -219,7 +163,7 @@ mod tests {
         for mode in ["\"LOAD_BALANCE_STICKY\"", "\"broadcast\"", "\"\"", "3", "null"] {
             let body = format!(r#"{{"clientId":"c","topic":"t","mode":{mode}}}"#);
             let request = JsonObject::parse(body.as_bytes()).expect("an object");
-            let error = parse(&request, &TenantId::new("default").expect("legal")).expect_err(mode);
+            let error = parse(&request).expect_err(mode);
             assert!(error.message.contains("LOAD_BALANCE, BROADCAST, MULTICAST"), "{mode}: {error:?}");
         }
     }

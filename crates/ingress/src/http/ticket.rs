@@ -3,27 +3,21 @@
 use axum::response::Response;
 use http::StatusCode;
 use mesh_frame::{ClientId, format_timestamp};
-use mesh_gate::{Action, Caller, Resource};
+use mesh_gate::{CredentialKind, Verified};
+use mesh_server::{ApiError, ErrorCode, JsonObject, json, push_text};
 
-use super::{
-    answer::{json, push_text},
-    edge::HttpEdge,
-    errors::{ApiError, ErrorCode},
-    json::JsonObject,
-};
+use super::{edge::HttpEdge, errors::of_denied};
+use crate::intake::AskTicket;
 
 /// An empty body asks for a ticket for any client of the caller.
-pub(super) fn ticket(edge: &HttpEdge, caller: &Caller, body: &[u8]) -> Result<Response, ApiError> {
-    let client = if body.is_empty() { None } else { JsonObject::parse(body)?.text("clientId")? };
-    let client = client.map(|client| ClientId::new(&client)).transpose();
-    let client = client.map_err(|error| ApiError::of_name("clientId", error))?;
-    if caller.identity().credential == mesh_gate::CredentialKind::Ticket {
+pub(super) fn ticket(edge: &HttpEdge, verified: &Verified, body: &[u8]) -> Result<Response, ApiError> {
+    let client =
+        if body.is_empty() { None } else { JsonObject::parse(body)?.name("clientId", ClientId::new)? };
+    if verified.caller().identity().credential == CredentialKind::Ticket {
         return Err(ApiError::new(ErrorCode::Unauthenticated, "a ticket does not give tickets"));
     }
-    let resource = Resource::Deliveries(&[]);
-    let admitted = edge.admit(caller, Action::Subscribe, resource, client)?;
-    let (client, caller) = admitted.into_parts();
-    let ticket = edge.gate().ticket(&caller, client).ok_or_else(|| {
+    let admitted = edge.intake().admit(verified, AskTicket { client }).map_err(of_denied)?;
+    let ticket = edge.intake().ticket(admitted).ok_or_else(|| {
         ApiError::new(ErrorCode::Overloaded, "too many tickets are out; those that are used make room")
     })?;
     let mut text = Vec::with_capacity(128);

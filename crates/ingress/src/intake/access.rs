@@ -1,4 +1,4 @@
-//! Whose is it, before the gate is asked: clients and deliveries as their caller may see them.
+//! Whose is it, before the gate is asked: clients as their caller may see them.
 //!
 //! What belongs to another principal is not there for the caller, unless the gate is open; that is decided (and
 //! counted and audited) by the gate, and enforced again where the client is used, so that a client which changes
@@ -6,9 +6,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use mesh_delivery::{Deliveries, HandOutTerms, Receiver};
+use mesh_delivery::{HandOutTerms, Receiver};
 use mesh_frame::{ClientId, TopicName};
-use mesh_gate::{Action, Caller, Ownership, Resource, SecurityGate};
+use mesh_gate::{Action, Caller, Ownership, Principal, Resource, SecurityGate};
 use parking_lot::Mutex;
 use thiserror::Error;
 
@@ -29,33 +29,42 @@ pub struct UsableClient {
 }
 
 impl UsableClient {
-    /// Whether there is such a client.
-    pub fn is_there(&self) -> bool {
-        !self.topics.is_empty()
-    }
-
     /// Its id.
     pub fn id(&self) -> &ClientId {
         &self.id
     }
 
     /// Whether it is somebody's: the caller's, where the gate is closed.
-    pub fn is_owned(&self) -> bool {
+    pub(super) fn is_owned(&self) -> bool {
         self.is_owned
     }
 
-    /// What it is subscribed to, as far as the gate wants to know.
-    pub fn topics(&self) -> &[TopicName] {
-        &self.topics
+    /// What the gate is asked about when the client is used.
+    pub(super) fn resource(&self) -> Resource<'_> {
+        Resource::Client(&self.id, &self.topics)
     }
 }
 
 impl Intake {
-    /// The client of that id as the caller may use it for `operation`.
+    /// The client of that id as the caller may receive for it.
     ///
     /// # Errors
     /// [`Hidden`] when it is another principal's.
-    pub fn client(&self, caller: &Caller, id: ClientId, operation: Action) -> Result<UsableClient, Hidden> {
+    pub fn client(&self, caller: &Caller, id: ClientId) -> Result<UsableClient, Hidden> {
+        self.client_for(caller, id, Action::Subscribe)
+    }
+
+    /// The client of that id as the caller may end its subscriptions. A client that is not there is hidden too, unless
+    /// the gate is open: nobody learns whether it is somebody else's.
+    ///
+    /// # Errors
+    /// [`Hidden`] when it is another principal's, or not there.
+    pub fn client_to_unsubscribe(&self, caller: &Caller, id: ClientId) -> Result<UsableClient, Hidden> {
+        let client = self.client_for(caller, id, Action::Unsubscribe)?;
+        if client.topics.is_empty() && !self.gate.is_open() { Err(Hidden) } else { Ok(client) }
+    }
+
+    fn client_for(&self, caller: &Caller, id: ClientId, operation: Action) -> Result<UsableClient, Hidden> {
         let holding = self.dispatcher.client(caller.tenant(), &id);
         let (owner, topics) =
             holding.map_or_else(Default::default, |holding| (holding.owner, holding.topics));
@@ -68,30 +77,9 @@ impl Intake {
         Ok(UsableClient { id, topics, is_owned: owner.is_some(), over_others })
     }
 
-    /// What delivery ids stand for. Those of another principal are not there, unless the gate is open.
-    pub fn deliveries(&self, caller: &Caller, ids: &[String]) -> Deliveries {
-        let mut deliveries = self.dispatcher.resolve(caller.tenant(), ids);
-        if self.gate.is_open() {
-            return deliveries;
-        }
-        let principal = caller.principal().map(mesh_gate::Principal::as_str);
-        let others = self.dispatcher.of_others(&deliveries, principal);
-        if !others.is_empty() {
-            let topics = deliveries.topics();
-            let its: Vec<Option<TopicName>> = others.iter().map(|place| topics[*place].clone()).collect();
-            let asked = self.gate.not_owned(caller, Action::Subscribe, Resource::Deliveries(&its));
-            if asked == Ownership::Hidden {
-                for place in others {
-                    deliveries.hide(place);
-                }
-            }
-        }
-        deliveries
-    }
-
     /// The receiver that a caller is for a client.
     pub(super) fn receiver(&self, caller: &Caller, client: &UsableClient) -> Receiver {
-        let principal = caller.principal().map(mesh_gate::Principal::as_str);
+        let principal = caller.principal().map(Principal::as_str);
         let tenant = caller.tenant().clone();
         let receiver = if self.gate.is_open() && self.gate.backlog_limit(caller).is_none() {
             Receiver::anybody(tenant)

@@ -1,12 +1,13 @@
-//! What a client receives, and what it says about it: poll, stream, ack, nack, extend, reject.
+//! What a client receives: by poll, by stream.
 
 use std::time::Duration;
 
-use mesh_delivery::{Answer, ClientStream, Deliveries, PollError, SettleOutcome, SubscribeError};
-use mesh_gate::Admitted;
+use mesh_delivery::{Answer, ClientStream, PollError, SubscribeError};
+use mesh_frame::Event;
+use mesh_gate::{Action, Admitted, Asks, Cost, Resource};
 use thiserror::Error;
 
-use super::{Intake, UsableClient};
+use super::{Intake, access::UsableClient, entry::Incoming};
 
 /// How many polls a client may have under way at once.
 const MOST_POLLS: usize = 64;
@@ -43,40 +44,44 @@ pub struct OpenStream {
     pub client: UsableClient,
 }
 
-/// Says that deliveries are done.
-#[derive(Clone, Debug)]
-pub struct Ack {
-    /// Which.
-    pub deliveries: Deliveries,
+impl Asks for Poll {
+    fn action(&self) -> Action {
+        Action::Subscribe
+    }
+
+    fn resource(&self) -> Resource<'_> {
+        self.client.resource()
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        None
+    }
 }
 
-/// Gives deliveries back for another attempt.
-#[derive(Clone, Debug)]
-pub struct Nack {
-    /// Which.
-    pub deliveries: Deliveries,
-    /// When they are due again; `None`: after the backoff.
-    pub delay: Option<Duration>,
-    /// Why, for the dead letter.
-    pub reason: Option<String>,
+impl Incoming for Poll {
+    fn events(&self) -> &[Event] {
+        &[]
+    }
 }
 
-/// Keeps deliveries for longer.
-#[derive(Clone, Debug)]
-pub struct Extend {
-    /// Which.
-    pub deliveries: Deliveries,
-    /// How long from now.
-    pub by: Duration,
+impl Asks for OpenStream {
+    fn action(&self) -> Action {
+        Action::Subscribe
+    }
+
+    fn resource(&self) -> Resource<'_> {
+        self.client.resource()
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        None
+    }
 }
 
-/// Makes deliveries dead letters.
-#[derive(Clone, Debug)]
-pub struct Reject {
-    /// Which.
-    pub deliveries: Deliveries,
-    /// Why, for the dead letter.
-    pub reason: Option<String>,
+impl Incoming for OpenStream {
+    fn events(&self) -> &[Event] {
+        &[]
+    }
 }
 
 impl Intake {
@@ -103,30 +108,5 @@ impl Intake {
         let receiver = self.receiver(&caller, &open.client);
         self.groups.adopt(&receiver, open.client.id()).await?;
         Ok(self.dispatcher.stream(&receiver, open.client.id())?)
-    }
-
-    /// Finishes deliveries; one outcome each, in their order.
-    pub async fn ack(&self, admitted: Admitted<Ack>) -> Vec<SettleOutcome> {
-        let (ack, _) = admitted.into_parts();
-        self.dispatcher.ack(&ack.deliveries).await
-    }
-
-    /// Gives deliveries back for another attempt; one outcome each, in their order.
-    pub async fn nack(&self, admitted: Admitted<Nack>) -> Vec<SettleOutcome> {
-        let (nack, _) = admitted.into_parts();
-        self.dispatcher.nack(&nack.deliveries, nack.delay, nack.reason.as_deref()).await
-    }
-
-    /// Locks deliveries anew; one outcome each, in their order.
-    pub async fn extend(&self, admitted: Admitted<Extend>) -> Vec<SettleOutcome> {
-        let backlog = admitted.limits().backlog;
-        let (extend, _) = admitted.into_parts();
-        self.dispatcher.extend(&extend.deliveries, extend.by, backlog).await
-    }
-
-    /// Makes deliveries dead letters, which are stored when this returns; one outcome each, in their order.
-    pub async fn reject(&self, admitted: Admitted<Reject>) -> Vec<SettleOutcome> {
-        let (reject, _) = admitted.into_parts();
-        self.dispatcher.reject(&reject.deliveries, reject.reason.as_deref()).await
     }
 }

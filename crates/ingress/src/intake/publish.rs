@@ -5,14 +5,14 @@
 
 use mesh_base::BackendError;
 use mesh_frame::{Event, Offset, PartitionId, TenantId, TopicName};
-use mesh_gate::Admitted;
+use mesh_gate::{Action, Admitted, Asks, Cost, Resource};
 use mesh_storage::{
     Append, AppendItem, Claim, Claimed, Deduplicator, EventKey, Items, Offsets, Topic, TopicError,
 };
 use smallvec::smallvec;
 use thiserror::Error;
 
-use super::Intake;
+use super::{Intake, entry::Incoming};
 
 /// One event for a topic.
 #[derive(Clone, Debug)]
@@ -21,6 +21,28 @@ pub struct PublishEvent {
     pub topic: TopicName,
     /// The event.
     pub event: Event,
+    /// How many bytes it came as, which count for the tenant's rate.
+    pub bytes: u64,
+}
+
+impl Asks for PublishEvent {
+    fn action(&self) -> Action {
+        Action::Publish
+    }
+
+    fn resource(&self) -> Resource<'_> {
+        Resource::Topic(&self.topic)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        Some(Cost { events: 1, bytes: self.bytes })
+    }
+}
+
+impl Incoming for PublishEvent {
+    fn events(&self) -> &[Event] {
+        std::slice::from_ref(&self.event)
+    }
 }
 
 /// Events for a topic that are stored together or not at all.
@@ -30,6 +52,28 @@ pub struct PublishBatch {
     pub topic: TopicName,
     /// The events.
     pub events: Vec<Event>,
+    /// How many bytes they came as, which count for the tenant's rate.
+    pub bytes: u64,
+}
+
+impl Asks for PublishBatch {
+    fn action(&self) -> Action {
+        Action::Publish
+    }
+
+    fn resource(&self) -> Resource<'_> {
+        Resource::Topic(&self.topic)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        Some(Cost { events: self.events.len() as u64, bytes: self.bytes })
+    }
+}
+
+impl Incoming for PublishBatch {
+    fn events(&self) -> &[Event] {
+        &self.events
+    }
 }
 
 /// Where an event was stored.
@@ -84,7 +128,7 @@ impl Intake {
     /// # Errors
     /// See [`PublishError`].
     pub async fn publish(&self, admitted: Admitted<PublishEvent>) -> Result<Stored, PublishError> {
-        let (PublishEvent { topic, event }, caller) = admitted.into_parts();
+        let (PublishEvent { topic, event, .. }, caller) = admitted.into_parts();
         let stored = self.store_one(&topic, event, caller.tenant()).await;
         let Place { partition, offset, duplicate } = stored.inspect_err(|_| self.failed(1))?;
         self.signals.published.inc_by(u64::from(!duplicate));
@@ -97,7 +141,7 @@ impl Intake {
     /// # Errors
     /// See [`PublishError`].
     pub async fn publish_batch(&self, admitted: Admitted<PublishBatch>) -> Result<StoredBatch, PublishError> {
-        let (PublishBatch { topic, events }, caller) = admitted.into_parts();
+        let (PublishBatch { topic, events, .. }, caller) = admitted.into_parts();
         let count = events.len();
         if count == 0 {
             return Ok(StoredBatch { count, duplicates: 0 });

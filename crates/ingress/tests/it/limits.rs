@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mesh_ingress::http::{BodyLimits, HttpEdgeSettings};
+use mesh_ingress::http::HttpEdgeSettings;
+use mesh_server::BodyLimits;
 use tokio::time::Instant;
 
 use crate::{

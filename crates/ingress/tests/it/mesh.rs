@@ -10,13 +10,12 @@ use mesh_delivery::{
 use mesh_frame::{InstanceId, TenantId};
 use mesh_gate::SecurityGate;
 use mesh_ingress::{
-    http::{
-        HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Readiness, Traffic,
-    },
+    http::{HttpEdge, HttpEdgeSettings, Traffic},
     intake::{Intake, IntakeSettings, IntakeSignals},
 };
 use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
+use mesh_server::{HttpServer, HttpServerSettings, HttpServerSignals, Readiness};
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},

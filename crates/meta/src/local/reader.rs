@@ -13,12 +13,12 @@ use mesh_base::{BackendError, BackendErrorKind};
 use mesh_rocks::{Durability, LocalDb};
 use rocksdb::WriteBatch;
 
-use crate::{
-    Entry, Listing, Page, Revision, Versioned,
-    local::{BACKEND, RECORDS},
-    watch::Watchers,
-};
+use crate::{Entry, Listing, Page, Revision, Versioned, watch::Watchers};
 
+/// What messages and metrics call the backend.
+pub(super) const BACKEND: &str = "meta (local)";
+/// The family of the records.
+pub(super) const RECORDS: &str = "records";
 pub(super) const REVISION: &[u8] = b"revision";
 const FORMAT_KEY: &[u8] = b"format";
 const FORMAT: u8 = 1;

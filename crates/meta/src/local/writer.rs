@@ -11,10 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     Revision, Versioned, WatchEvent,
     change::Effect,
-    local::{
-        RECORDS,
-        reader::{REVISION, Reader, encode},
-    },
+    local::reader::{RECORDS, REVISION, Reader, encode},
 };
 
 /// How many changes share a sync at most.

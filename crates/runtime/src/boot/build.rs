@@ -3,22 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use mesh_admin::{AdminState, Health, HealthReport, RateLimits};
+use mesh_admin::{AdminState, Health, HealthReport, PublishCounters, RateLimits};
 use mesh_base::{Clock, Signals, Stop, Tasks};
-use mesh_delivery::{
-    DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
-};
+use mesh_delivery::{DeliveryLimits, DeliverySignals, Foundations, Groups, ReliableDispatcher};
 use mesh_frame::Limits;
 use mesh_gate::FileAuditSink;
 use mesh_ingress::{
-    http::{
-        BodyLimits, HttpEdge, HttpEdgeSettings, HttpServer, HttpServerSettings, HttpServerSignals, Patience,
-        Readiness, Tls, Traffic,
-    },
+    http::{HttpEdge, HttpEdgeSettings, Traffic},
     intake::{Intake, IntakeSettings, IntakeSignals},
 };
 use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
+use mesh_server::{BodyLimits, HttpServer, HttpServerSettings, HttpServerSignals, Patience, Readiness, Tls};
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{
@@ -37,10 +33,7 @@ use super::{
     document::document,
     gate::{self, Files, OpenedGate},
 };
-use crate::config::{
-    Mode, Settings,
-    settings::{StorageBackend, SyncMode, Topology},
-};
+use crate::config::{Mode, Settings, settings::StorageBackend};
 
 /// The log's memtable. RocksDB preallocates a little more for each write-ahead log file, and after a full disk
 /// it goes on only once this much is free.
@@ -149,10 +142,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         "meta"
     );
 
-    let topology = match settings.delivery.topology {
-        Topology::LocalStickyPull => DeliveryTopology::LocalStickyPull,
-        Topology::PartitionOwnedPull => anyhow::bail!("PARTITION_OWNED_PULL needs a shared Meta store"),
-    };
+    let topology = settings.delivery.topology.context("PARTITION_OWNED_PULL needs a shared Meta store")?;
     let delivery_signals = DeliverySignals::new(&signals);
     let stream_tasks = Tasks::new();
     let dispatcher = ReliableDispatcher::new(Foundations {
@@ -219,7 +209,12 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let rates = rate_limits.load().await.map_err(|error| anyhow::anyhow!(error.chain()))?;
     let failures = positions.log().clone();
     let (dispatched, grouped) = (dispatcher.clone(), groups.clone());
-    state.serve(dispatched, grouped, rate_limits, delivery_signals, intake_signals, move || {
+    let publishes = PublishCounters {
+        stored: intake_signals.published,
+        failed: intake_signals.publish_failed,
+        rate_limited: intake_signals.rate_limited,
+    };
+    state.serve(dispatched, grouped, rate_limits, delivery_signals, publishes, move || {
         failures.write_failures()
     });
     let admin_router = mesh_admin::router(state);
@@ -292,11 +287,7 @@ fn open_log(
                 settings.storage.data_dir.clone(),
                 settings.storage.low_watermark_bytes,
             ));
-            let sync = match settings.storage.sync {
-                SyncMode::Always => SyncPolicy::Always,
-                SyncMode::Interval => SyncPolicy::Interval,
-                SyncMode::Never => SyncPolicy::Never,
-            };
+            let sync = settings.storage.sync;
             if sync != SyncPolicy::Always {
                 tracing::warn!(
                     ?sync,

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// The document.
 pub(super) fn document() -> Value {
     let mut document = mesh_ingress::openapi();
-    mesh_ingress::openapi::join(&mut document, mesh_admin::openapi());
+    mesh_server::openapi::join(&mut document, mesh_admin::openapi());
     document
 }
 
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn every_error_code_is_in_it() {
         let text = document()["components"]["schemas"]["Error"]["properties"]["error"]["enum"].to_string();
-        for code in mesh_ingress::http::ErrorCode::ALL {
+        for code in mesh_server::ErrorCode::ALL {
             assert!(text.contains(&format!("\"{}\"", code.as_str())), "{}", code.as_str());
         }
     }

@@ -10,7 +10,7 @@ use mesh_gate::{
     KeyFetcher, LoadError, LoggingAuditSink, Mode, SecurityGate, SignatureSettings, SignatureVerifierFilter,
     TenantLimitsFile, TenantQuotaManager, TokenAuthFilter, TokenSettings, TopicRates,
 };
-use mesh_ingress::http::{ClientCertificates, Tls, TlsSettings};
+use mesh_server::{ClientCertificates, Tls, TlsSettings};
 use parking_lot::Mutex;
 
 use super::{audit_events::AuditEvents, key_fetcher::HttpsKeyFetcher};

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{
-    keys::Declared,
+    declared::Declared,
     origin::{Origin, Pair},
     secret::MASK,
 };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    keys::{Declared, Fallback, Key},
+    declared::{Declared, Fallback, Key},
     kind::Kind,
     mode::Mode,
     origin::Pair,

@@ -2,7 +2,10 @@
 //!
 //! `eventmesh config reference` prints them; a test compares the ones in the repository with what is printed.
 
-use super::keys::{self, Declared, Fallback};
+use super::{
+    declared::{Declared, Fallback},
+    keys,
+};
 
 /// How wide comments of the properties file are.
 const WIDTH: usize = 100;

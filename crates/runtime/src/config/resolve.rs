@@ -8,7 +8,10 @@
 use std::collections::HashMap;
 
 use super::{
-    keys::{self, Declared},
+    declared::{Declared, Fallback},
+    effective::Effective,
+    keys,
+    mode::Mode,
     nearest, old,
     origin::{Origin, Pair},
     problems::{Problem, Warning},
@@ -21,6 +24,27 @@ pub(crate) struct Resolved {
     pub(crate) given: HashMap<&'static str, Pair>,
     pub(crate) problems: Vec<Problem>,
     pub(crate) warnings: Vec<Warning>,
+}
+
+impl Resolved {
+    /// Every key with the value that holds, in the order of the reference.
+    pub(crate) fn effective(&self, mode: Mode) -> Vec<Effective> {
+        keys::all()
+            .map(|key| {
+                let about = key.about();
+                let without = match about.fallback {
+                    Fallback::Unset(without) => Some(without),
+                    _ => None,
+                };
+                let (value, origin) = match self.given.get(about.name).filter(|pair| !pair.value.is_empty()) {
+                    Some(pair) if about.secret => (Some(MASK.to_owned()), pair.origin.clone()),
+                    Some(pair) => (Some(pair.value.clone()), pair.origin.clone()),
+                    None => (about.fallback.value(mode).map(str::to_owned), Origin::Default),
+                };
+                Effective { key: about.name, value, origin, without }
+            })
+            .collect()
+    }
 }
 
 /// Sorts pairs by key and origin.

@@ -1,12 +1,14 @@
 //! Rules between keys, and what is allowed but deserves a word.
 
-use mesh_ingress::http::ClientCertificates;
+use mesh_server::ClientCertificates;
+use mesh_storage::SyncPolicy;
 
 use super::{
-    keys::{Declared, admin, delivery, http, node, security, storage},
+    declared::Declared,
+    keys::{admin, delivery, http, node, security, storage},
     problems::Warning,
     reader::Reader,
-    settings::{GateSettings, MetaBackend, Settings, StorageBackend, SyncMode, Topology},
+    settings::{GateSettings, MetaBackend, Settings, StorageBackend},
 };
 
 /// Checks the rules whose keys could all be read.
@@ -20,7 +22,7 @@ pub(crate) fn check(settings: &Settings, reader: &mut Reader, warnings: &mut Vec
 }
 
 fn owned_partitions_need_a_shared_meta(settings: &Settings, reader: &mut Reader) {
-    if settings.delivery.topology == Topology::PartitionOwnedPull
+    if settings.delivery.topology.is_none()
         && settings.meta.backend == MetaBackend::Local
         && reader.is_sound(&node::meta::TYPE)
     {
@@ -134,11 +136,11 @@ fn warn(settings: &Settings, reader: &Reader, warnings: &mut Vec<Warning>) {
         (StorageBackend::Memory, _) => {
             add("eventmesh.storage.type=memory: every event is lost when the process ends")
         }
-        (StorageBackend::Embedded, SyncMode::Always) => {}
-        (StorageBackend::Embedded, SyncMode::Interval) => {
+        (StorageBackend::Embedded, SyncPolicy::Always) => {}
+        (StorageBackend::Embedded, SyncPolicy::Interval) => {
             add("eventmesh.storage.embedded.sync=interval: power loss takes the events of the last second");
         }
-        (StorageBackend::Embedded, SyncMode::Never) => {
+        (StorageBackend::Embedded, SyncPolicy::Never) => {
             add(
                 "eventmesh.storage.embedded.sync=never: power loss takes what the operating system had not written",
             );

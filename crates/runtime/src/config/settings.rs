@@ -4,12 +4,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use mesh_delivery::DeliveryTopology;
 use mesh_frame::{InstanceId, TenantId, TopicName};
 use mesh_gate::{Interest, TenantLimits, TokenSettings};
-use mesh_ingress::http::ClientCertificates;
+use mesh_server::ClientCertificates;
+use mesh_storage::SyncPolicy;
 use tracing::Level;
 
-use super::{effective::Effective, mode::Mode, secret::Secret};
+use super::{effective::Effective, mode::Mode, origin::Origin, secret::Secret};
 
 /// Everything an instance is started with.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,20 +42,24 @@ pub struct Settings {
     pub(crate) effective: Vec<Effective>,
 }
 
-/// How partitions are divided between instances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topology {
-    /// Every instance pulls every partition its clients subscribe to.
-    LocalStickyPull,
-    /// Each instance pulls the partitions it owns.
-    PartitionOwnedPull,
+impl Settings {
+    /// Every key with the value that holds, in the order of the reference.
+    pub fn effective(&self) -> &[Effective] {
+        &self.effective
+    }
+
+    /// Those that somebody gave: what the start-up log names.
+    pub fn given(&self) -> impl Iterator<Item = &Effective> {
+        self.effective.iter().filter(|effective| effective.origin != Origin::Default)
+    }
 }
 
 /// Settings of delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliverySettings {
-    /// How partitions are divided.
-    pub topology: Topology,
+    /// Which partitions this instance pulls. `None`: those it owns, which needs a Meta store that instances share; no
+    /// Meta store of this build is shared, so such settings are refused.
+    pub topology: Option<DeliveryTopology>,
     /// Outstanding rows a group and partition may have.
     pub max_outstanding: u64,
     /// Outstanding rows all groups together may have; not below `max_outstanding`.
@@ -71,24 +77,13 @@ pub enum StorageBackend {
     Memory,
 }
 
-/// When the embedded log is synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncMode {
-    /// Before a publish is answered.
-    Always,
-    /// About once a second.
-    Interval,
-    /// When the operating system likes.
-    Never,
-}
-
 /// Settings of storage and of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageSettings {
     /// What keeps the events.
     pub backend: StorageBackend,
     /// When the embedded log is synced.
-    pub sync: SyncMode,
+    pub sync: SyncPolicy,
     /// Partitions of a new topic, 1 to 1024.
     pub partitions: u32,
     /// How long done events are kept.

@@ -4,7 +4,6 @@
 use mesh_gate::{JwtSettings, TenantLimits, TokenSettings};
 
 use super::{
-    effective,
     keys::{admin, delivery, http, node, security, storage},
     mode::Mode,
     problems::{Problem, Warning},
@@ -23,8 +22,8 @@ use super::{
 pub fn validate(given: Given, mode: Mode) -> Result<(Settings, Vec<Warning>), Vec<Problem>> {
     let resolved = resolve(given.pairs);
     let mut problems = given.problems;
+    let effective = resolved.effective(mode);
     problems.extend(resolved.problems);
-    let effective = effective::list(&resolved.given, mode);
     let mut reader = Reader::new(resolved.given, mode);
     let mut settings = read(&mut reader, mode);
     let mut warnings = resolved.warnings;

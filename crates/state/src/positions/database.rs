@@ -10,11 +10,9 @@ use rocksdb::WriteBatch;
 
 use super::{
     PositionLog, RocksDbDeliveryStateStore, RocksDbOffsetStore,
-    keys::{BOOTS, CURSORS, FORMAT, LEDGER, NEXT_GROUP, SECRET},
+    keys::{BOOTS, CURSORS, FORMAT, LEDGER, NAME, NEXT_GROUP, SECRET},
 };
 
-/// What messages call it; `decisions` of the failure matrix quote it.
-pub(super) const NAME: &str = "offset store";
 const FORMAT_VERSION: u32 = 1;
 
 /// Where the position database is kept.

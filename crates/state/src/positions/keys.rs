@@ -5,6 +5,8 @@
 
 use mesh_frame::{Offset, PartitionId};
 
+/// What messages call it; `decisions` of the failure matrix quote it.
+pub(super) const NAME: &str = "offset store";
 pub(crate) const CURSORS: &str = "cursors";
 pub(crate) const LEDGER: &str = "ledger";
 

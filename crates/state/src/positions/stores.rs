@@ -9,8 +9,7 @@ use rocksdb::WriteBatch;
 
 use super::{
     LaneKey, Row,
-    database::NAME,
-    keys::{CURSORS, LEDGER},
+    keys::{CURSORS, LEDGER, NAME},
 };
 
 /// How far a group is on a partition.

@@ -8,6 +8,8 @@
 //! judged by comparing the clocks of two machines.
 
 mod cluster_subscriptions;
+mod dead_letter;
+mod dead_letter_id;
 mod dead_letters;
 mod group_id;
 mod keys;
@@ -26,10 +28,9 @@ mod tasks;
 mod view;
 
 pub use cluster_subscriptions::ClusterSubscriptionStore;
-pub use dead_letters::{
-    DeadLetter, DeadLetterBody, DeadLetterId, DeadLetterPage, DeadLetterScope, DeadLetterStore, Recorded,
-    StoredIntent,
-};
+pub use dead_letter::{DeadLetter, DeadLetterBody};
+pub use dead_letter_id::DeadLetterId;
+pub use dead_letters::{DeadLetterPage, DeadLetterScope, DeadLetterStore, Recorded, StoredIntent};
 pub use group_id::{GroupId, GroupKind};
 pub use meta_dead_letters::{DeadLetterKeys, MetaBackedDeadLetterStore};
 pub use meta_tasks::MetaBackedTaskStore;

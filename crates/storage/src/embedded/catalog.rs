@@ -6,7 +6,10 @@ use mesh_rocks::{Durability, LocalDb};
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
-use super::{Embedded, NAME, keys, new_incarnation};
+use super::{
+    incarnation::new_incarnation,
+    keys::{self, NAME, corrupt},
+};
 use crate::{CreateTopic, PartitionInfo, TopicInfo, TopicSettings};
 
 /// A topic as it is stored.
@@ -64,11 +67,11 @@ fn read(db: &LocalDb, key: &[u8], value: &[u8]) -> Result<TopicInfo, BackendErro
     let name = std::str::from_utf8(key)
         .ok()
         .and_then(|name| TopicName::new(name).ok())
-        .ok_or_else(|| Embedded::corrupt(format!("a topic has the unreadable name {key:?}")))?;
+        .ok_or_else(|| corrupt(format!("a topic has the unreadable name {key:?}")))?;
     let stored: Stored = serde_json::from_slice(value)
-        .map_err(|error| Embedded::corrupt(format!("the record of topic {name} is unreadable: {error}")))?;
+        .map_err(|error| corrupt(format!("the record of topic {name} is unreadable: {error}")))?;
     if stored.v != 1 {
-        return Err(Embedded::corrupt(format!("the record of topic {name} has version {}", stored.v)));
+        return Err(corrupt(format!("the record of topic {name} has version {}", stored.v)));
     }
     let partitions = stored
         .partitions
@@ -88,7 +91,7 @@ fn partition(db: &LocalDb, key: u32) -> Result<PartitionInfo, BackendError> {
     let (start, least_end) = match db.get(keys::BOUNDS, &key.to_be_bytes())? {
         None => (0, 0),
         Some(value) => keys::read_bounds(&value)
-            .ok_or_else(|| Embedded::corrupt(format!("the bounds of partition {key} are unreadable")))?,
+            .ok_or_else(|| corrupt(format!("the bounds of partition {key} are unreadable")))?,
     };
     let last = db.last_below(keys::RECORDS, &keys::record(key, u64::MAX))?;
     let last = last.and_then(|(found, _)| keys::offset_of(&found, key));
@@ -139,7 +142,7 @@ fn next_partition(db: &LocalDb) -> Result<u32, BackendError> {
         Some(bytes) => bytes
             .try_into()
             .map(u32::from_be_bytes)
-            .map_err(|_| Embedded::corrupt("the next partition key is unreadable")),
+            .map_err(|_| corrupt("the next partition key is unreadable")),
     }
 }
 

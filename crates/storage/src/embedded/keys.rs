@@ -5,7 +5,11 @@
 //! end`, written when the start or an empty log's end moves. `topics`: name → the topic as JSON. All
 //! numbers big-endian, so that keys sort as the log does.
 
+use mesh_base::{BackendError, BackendErrorKind};
 use mesh_frame::Offset;
+
+/// What messages call the log.
+pub(super) const NAME: &str = "embedded log";
 
 pub(super) const RECORDS: &str = "records";
 pub(super) const BOUNDS: &str = "bounds";
@@ -17,6 +21,11 @@ pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// How many bytes precede the envelope in a value of `records`.
 pub(super) const CUMULATIVE: usize = 8;
+
+/// Something in the database is not what it must be.
+pub(super) fn corrupt(what: impl Into<String>) -> BackendError {
+    BackendError::new(BackendErrorKind::Corrupt, NAME, "reading").with_source(what.into())
+}
 
 pub(super) fn record(partition: u32, offset: u64) -> [u8; 12] {
     let mut key = [0; 12];

@@ -6,23 +6,25 @@
 //! [`SyncPolicy::Always`], on the disk.
 
 mod catalog;
+mod incarnation;
 mod keys;
 mod read;
 mod writer;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mesh_base::{BackendError, BackendErrorKind, Clock, UnixMillis};
-use mesh_frame::{Incarnation, Offset, TopicName};
+use mesh_base::{BackendError, Clock, UnixMillis};
+use mesh_frame::{Offset, TopicName};
 use mesh_rocks::{Durability, Family, FamilyKind, LocalDb, Machine, Spec, Syncer};
 use parking_lot::Mutex;
 
+pub(crate) use incarnation::new_incarnation;
+
+use self::keys::NAME;
 use crate::{
     Append, Capabilities, CreateTopic, Items, LogRecord, Partition, PartitionCount, ReadLimit, Retain,
     Retained, StoragePlugin, Tail, TopicInfo, TopicSettings, Watermark,
 };
-
-pub(crate) const NAME: &str = "embedded log";
 
 /// When an acknowledged append is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,23 +102,6 @@ impl Embedded {
             sync: settings.sync,
         })
     }
-
-    fn corrupt(what: impl Into<String>) -> BackendError {
-        BackendError::new(BackendErrorKind::Corrupt, NAME, "reading").with_source(what.into())
-    }
-}
-
-/// A random number for a log that is made now.
-///
-/// # Errors
-/// When the system gives no random bytes.
-pub(crate) fn new_incarnation() -> Result<Incarnation, BackendError> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        BackendError::new(BackendErrorKind::Unavailable, NAME, "drawing a random number")
-            .with_source(error.to_string())
-    })?;
-    Ok(Incarnation(u64::from_be_bytes(bytes)))
 }
 
 impl StoragePlugin for Embedded {

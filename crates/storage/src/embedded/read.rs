@@ -8,7 +8,7 @@ use mesh_frame::{Offset, Record};
 use mesh_rocks::{Durability, LocalDb};
 use rocksdb::WriteBatch;
 
-use super::{Embedded, keys};
+use super::keys::{self, corrupt};
 use crate::{LogRecord, Partition, ReadLimit, Retain, Retained};
 
 /// A stored record before it is decoded.
@@ -23,7 +23,7 @@ impl StoredRecord<'_> {
     pub(super) fn record(&self) -> Result<Record, BackendError> {
         let envelope = self.value.slice(keys::CUMULATIVE.min(self.value.len())..);
         Record::decode(envelope).map_err(|error| {
-            Embedded::corrupt(format!(
+            corrupt(format!(
                 "record at offset {} of partition {} of topic {}: {error}",
                 self.offset,
                 self.partition.id(),
@@ -34,8 +34,7 @@ impl StoredRecord<'_> {
 
     /// The bytes of the partition up to and with this record.
     fn cumulative(&self) -> Result<u64, BackendError> {
-        keys::number(&self.value)
-            .ok_or_else(|| Embedded::corrupt(format!("record at offset {} is cut", self.offset)))
+        keys::number(&self.value).ok_or_else(|| corrupt(format!("record at offset {} is cut", self.offset)))
     }
 }
 

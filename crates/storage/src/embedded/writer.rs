@@ -14,7 +14,10 @@ use parking_lot::Mutex;
 use rocksdb::WriteBatch;
 use tokio::sync::oneshot;
 
-use super::{NAME, catalog, keys};
+use super::{
+    catalog,
+    keys::{self, NAME},
+};
 use crate::{Append, AppendItem, Appended, Items, LogRecord, Offsets, Partition, PartitionInfo, Tail};
 
 /// A batch takes no further append once it holds this many events or bytes.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     Index, Rule, Violation,
     ends::words,
-    index::{Group, Of, Place, moments},
+    index::Of,
+    place::{Group, Place, moments},
 };
 use crate::{Fact, history::Moment};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Index, Rule, Violation, index::moments};
+use super::{Index, Rule, Violation, place::moments};
 use crate::{Fact, history::Moment};
 
 /// What a record takes beside its data, at most.

@@ -5,7 +5,8 @@
 
 use super::{
     Index, Rule, Violation,
-    index::{Course, Group, Members, Of},
+    index::{Course, Members, Of},
+    place::Group,
 };
 use crate::history::Moment;
 

@@ -3,13 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
-    Handed,
     operations::{Delete, Operations, end_of},
+    place::{Group, Handed, Place, moments},
 };
 use crate::{AckAnswer, DeadRow, Fact, Verb, history::Moment};
-
-/// Partition and offset.
-pub(super) type Place = (u32, u64);
 
 /// One request that published an event.
 #[derive(Clone, Copy, Debug)]
@@ -116,9 +113,6 @@ impl Course {
         self.handed.iter().map(|handed| handed.asked).min().unwrap_or_default()
     }
 }
-
-/// A group of a topic.
-pub(super) type Group<'a> = (&'a str, &'a str);
 
 /// A course: whose, of which event, and of a replayed copy where that is.
 pub(super) type Of<'a> = (Group<'a>, &'a str, Option<Place>);
@@ -389,9 +383,4 @@ impl<'a> Index<'a> {
     ) -> impl Iterator<Item = (&Of<'a>, &Course)> {
         self.courses.range((group, event, None)..=(group, event, Some((u32::MAX, u64::MAX))))
     }
-}
-
-/// Every fact with its moment.
-pub(super) fn moments(facts: &[Fact]) -> impl Iterator<Item = (Moment, &Fact)> {
-    facts.iter().enumerate().map(|(at, fact)| (Moment(at), fact))
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::index::{Group, Place, moments};
+use super::place::{Group, Place, moments};
 use crate::{Fact, SeekTo, history::Moment};
 
 /// Whether an operation took effect.

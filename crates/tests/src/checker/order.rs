@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Index, Rule, Violation,
-    index::{Course, Group, Place, moments},
+    index::Course,
     operations::Seek,
+    place::{Group, Place, moments},
 };
 use crate::{Fact, history::Moment};
 

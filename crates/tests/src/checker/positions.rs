@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Index, Rule, Violation, index::Place};
+use super::{Index, Rule, Violation, place::Place};
 use crate::Fact;
 
 /// What is at a position: an event, or a replayed copy of one.

@@ -3,6 +3,7 @@
 mod operations;
 
 use super::*;
+use crate::history::Moment;
 use crate::{AckAnswer, DeadRow, History};
 
 /// Builds a history of topic `t` and group `g` word by word.

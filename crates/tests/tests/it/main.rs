@@ -24,6 +24,7 @@ mod gate_tokens;
 mod kills;
 mod limits;
 mod metrics;
+mod modules;
 mod openapi;
 mod peers;
 mod poll;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    Admitted, Cost, Denied, Interest, Principal, SinkFailed, TenantLimits, TokenSettings, filter,
+    Admitted, Denied, DeniedKind, Interest, Principal, SinkFailed, TenantLimits, TokenSettings, filter,
     gate::verdict::{Asking, Judged},
 };
 
@@ -108,12 +108,12 @@ fn topic(name: &str) -> TopicName {
     TopicName::client(name).expect("legal")
 }
 
-/// How a request ends: its basis, or kind, status and whether it says when to come again.
+/// How a request ends: its basis, or the kind of denial and whether it says when to come again.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Admitted(Basis),
     Hidden,
-    Denied(DeniedKind, u16, bool),
+    Denied(DeniedKind, bool),
 }
 
 impl End {
@@ -125,7 +125,24 @@ impl End {
     }
 
     fn denied(denied: &Denied) -> Self {
-        Self::Denied(denied.kind, denied.kind.http_status(), denied.retry_after.is_some())
+        Self::Denied(denied.kind, denied.retry_after.is_some())
+    }
+}
+
+/// Asks to administer what has this name.
+struct Administer(&'static str);
+
+impl Asks for Administer {
+    fn action(&self) -> Action {
+        Action::Admin
+    }
+
+    fn resource(&self) -> Resource<'_> {
+        Resource::Named(self.0)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        None
     }
 }
 
@@ -142,7 +159,7 @@ fn found(fixture: &Fixture, filter: &'static str, kind: DeniedKind, finding: Fin
 }
 
 fn publish(fixture: &Fixture, caller: &Caller, name: &str) -> End {
-    End::of(fixture.gate.admit_publish(caller, &topic(name), Cost { events: 1, bytes: 1 }, ()))
+    End::of(fixture.gate.admit(caller, Publish::of(topic(name))))
 }
 
 #[test]
@@ -171,7 +188,7 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "token missing or wrong",
             |f| found(f, filter::TOKEN, Unauthenticated, Finding::Deny("no".into())),
-            [End::Denied(Unauthenticated, 401, false), OPEN],
+            [End::Denied(Unauthenticated, false), OPEN],
             "token",
             deny,
             denied_or_open,
@@ -179,7 +196,7 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "signature missing or wrong",
             |f| found(f, filter::SIGNATURE, Unauthenticated, Finding::Deny("no".into())),
-            [End::Denied(Unauthenticated, 401, false), OPEN],
+            [End::Denied(Unauthenticated, false), OPEN],
             "signature",
             deny,
             denied_or_open,
@@ -187,7 +204,7 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "a rule denies",
             |f| publish(f, &caller(Some("ann")), "a.secret"),
-            [End::Denied(Forbidden, 403, false), OPEN],
+            [End::Denied(Forbidden, false), OPEN],
             "acl",
             deny,
             denied_or_open,
@@ -195,7 +212,7 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "no rule matches",
             |f| publish(f, &caller(Some("ann")), "b"),
-            [End::Denied(Forbidden, 403, false), OPEN],
+            [End::Denied(Forbidden, false), OPEN],
             "acl",
             deny,
             denied_or_open,
@@ -203,15 +220,15 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "no rule matches nobody",
             |f| publish(f, &caller(None), "a.b"),
-            [End::Denied(Forbidden, 403, false), OPEN],
+            [End::Denied(Forbidden, false), OPEN],
             "acl",
             deny,
             denied_or_open,
         ),
         (
             "another action",
-            |f| End::of(f.gate.admit(&caller(Some("ann")), Action::Admin, Resource::Named("a.b"), ())),
-            [End::Denied(Forbidden, 403, false), OPEN],
+            |f| End::of(f.gate.admit(&caller(Some("ann")), Administer("a.b"))),
+            [End::Denied(Forbidden, false), OPEN],
             "acl",
             deny,
             denied_or_open,
@@ -242,7 +259,7 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "the rule is malformed",
             |f| publish(f, &caller(Some("ann")), "a.x"),
-            [End::Denied(Forbidden, 403, false), End::Denied(Forbidden, 403, false)],
+            [End::Denied(Forbidden, false), End::Denied(Forbidden, false)],
             "acl",
             ["malformed"; 2],
             ["Denied"; 2],
@@ -250,7 +267,7 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "authentication breaks",
             |f| found(f, filter::TOKEN, Unauthenticated, broken()),
-            [End::Denied(Unauthenticated, 401, true), OPEN],
+            [End::Denied(Unauthenticated, true), OPEN],
             "token",
             ["broken", "would_deny"],
             denied_or_open,
@@ -258,7 +275,7 @@ fn each_cause_ends_as_the_decision_table_says() {
         (
             "authorization breaks",
             |f| found(f, filter::ACL, Forbidden, broken()),
-            [End::Denied(Forbidden, 403, true), OPEN],
+            [End::Denied(Forbidden, true), OPEN],
             "acl",
             ["broken", "would_deny"],
             denied_or_open,
@@ -268,10 +285,10 @@ fn each_cause_ends_as_the_decision_table_says() {
             |f| {
                 let cost = Cost { events: 100, bytes: 1 };
                 let ann = caller(Some("ann"));
-                drop(f.gate.admit_publish(&ann, &topic("a.b"), cost, ()));
+                drop(f.gate.admit(&ann, Publish { topic: topic("a.b"), cost }));
                 publish(f, &ann, "a.b")
             },
-            [End::Denied(RateLimited, 429, true), End::Denied(RateLimited, 429, true)],
+            [End::Denied(RateLimited, true), End::Denied(RateLimited, true)],
             "quota",
             ["deny"; 2],
             ["Denied"; 2],
@@ -282,10 +299,10 @@ fn each_cause_ends_as_the_decision_table_says() {
                 let rate = crate::TopicRate::new(1, 0.01).expect("sensible");
                 f.gate.topic_rates().replace([(topic("a.b"), rate)].into());
                 let ann = caller(Some("ann"));
-                drop(f.gate.admit_publish(&ann, &topic("a.b"), Cost { events: 1, bytes: 1 }, ()));
+                drop(f.gate.admit(&ann, Publish::of(topic("a.b"))));
                 publish(f, &ann, "a.b")
             },
-            [End::Denied(RateLimited, 429, true), End::Denied(RateLimited, 429, true)],
+            [End::Denied(RateLimited, true), End::Denied(RateLimited, true)],
             "ratelimit",
             ["deny"; 2],
             ["Denied"; 2],
@@ -299,7 +316,7 @@ fn each_cause_ends_as_the_decision_table_says() {
                     .connection(&ann, Action::Subscribe)
                     .map_or_else(|denied| End::denied(&denied), |_| OPEN)
             },
-            [End::Denied(QuotaExceeded, 429, true), End::Denied(QuotaExceeded, 429, true)],
+            [End::Denied(QuotaExceeded, true), End::Denied(QuotaExceeded, true)],
             "quota",
             ["deny"; 2],
             ["Denied"; 2],
@@ -351,7 +368,8 @@ fn a_denied_publish_takes_nothing_of_any_rate() {
     fixture.gate.topic_rates().replace([(topic("a.b"), rate)].into());
     let ann = caller(Some("ann"));
     let take = |name: &str, events, bytes| {
-        fixture.gate.admit_publish(&ann, &topic(name), Cost { events, bytes }, ()).map(drop)
+        let request = Publish { topic: topic(name), cost: Cost { events, bytes } };
+        fixture.gate.admit(&ann, request).map(drop)
     };
     // Debts of bytes, so that the tenant's rate refuses from now on, and denials by the rules.
     take("a.c", 1, 100_000).expect("a full bucket");
@@ -373,7 +391,7 @@ fn a_sink_that_fails_is_counted_and_the_request_goes_on() {
     for _ in 0..3 {
         assert_eq!(publish(&fixture, &ann, "a.b"), End::Admitted(Basis::Passed));
     }
-    assert_eq!(publish(&fixture, &ann, "b"), End::Denied(DeniedKind::Forbidden, 403, false));
+    assert_eq!(publish(&fixture, &ann, "b"), End::Denied(DeniedKind::Forbidden, false));
     let line = "eventmesh_audit_failures_total{sink=\"failing\"} 4";
     assert!(fixture.signals.text().contains(line), "{}", fixture.signals.text());
     assert_eq!(fixture.kept.0.lock().len(), 4);
@@ -418,8 +436,7 @@ fn no_credential_ever_shows_in_a_record() {
                 };
                 told += &format!("{caller:?}");
                 for name in ["a.b", "a.secret", "a.x", "a.b"] {
-                    let cost = Cost { events: 1, bytes: 1 };
-                    if let Err(denied) = fixture.gate.admit_publish(&caller, &topic(name), cost, ()) {
+                    if let Err(denied) = fixture.gate.admit(&caller, Publish::of(topic(name))) {
                         told += &denied.to_string();
                     }
                 }

@@ -28,11 +28,17 @@ fn load(text: &str) -> Result<TokenAuthFilter, LoadError> {
     TokenAuthFilter::load(&TokenSettings { certificate_file, ..TokenSettings::default() })
 }
 
-fn names(common_name: &str, alternative: &[&str]) -> CertificateNames {
-    CertificateNames {
-        common_name: (!common_name.is_empty()).then(|| common_name.to_owned()),
-        alternative: alternative.iter().map(ToString::to_string).collect(),
-    }
+/// What the filter finds of a certificate with these names, and of this `Authorization`.
+fn found(
+    filter: &TokenAuthFilter,
+    authorization: Option<&[u8]>,
+    common_name: &str,
+    alternative: &[&str],
+) -> Finding<Arc<Identity>> {
+    let alternative: Vec<String> = alternative.iter().map(ToString::to_string).collect();
+    let common_name = (!common_name.is_empty()).then_some(common_name);
+    let names = CertificateNames { common_name, alternative: &alternative };
+    filter.authenticate(authorization, Some(names), NOW)
 }
 
 #[test]
@@ -40,26 +46,27 @@ fn a_certificate_is_known_by_one_of_its_names() {
     let filter = load(GOOD).expect("a good file");
     let billing = "billing of T1 with writer";
     let unknown = "denied: the client certificate is not known";
-    let cases = [
-        (names("billing", &[]), billing),
-        (names("", &["URI:spiffe://mesh/billing"]), billing),
-        (names("billing", &["URI:spiffe://mesh/billing", "DNS:other"]), billing),
-        (names("", &["DNS:other", "DNS:audit.example.COM"]), "audit of T1 with "),
-        (names("billing", &["DNS:audit.example.com"]), "denied: the client certificate means more than one"),
-        (names("Billing", &[]), unknown),
-        (names("", &[]), unknown),
-        (names("DNS:audit.example.com", &[]), unknown),
-        (names("", &["DNS:billing", "URI:spiffe://mesh/Billing"]), unknown),
+    let cases: [(&str, &[&str], &str); 9] = [
+        ("billing", &[], billing),
+        ("", &["URI:spiffe://mesh/billing"], billing),
+        ("billing", &["URI:spiffe://mesh/billing", "DNS:other"], billing),
+        ("", &["DNS:other", "DNS:audit.example.COM"], "audit of T1 with "),
+        ("billing", &["DNS:audit.example.com"], "denied: the client certificate means more than one"),
+        ("Billing", &[], unknown),
+        ("", &[], unknown),
+        ("DNS:audit.example.com", &[], unknown),
+        ("", &["DNS:billing", "URI:spiffe://mesh/Billing"], unknown),
     ];
-    for (names, expected) in cases {
-        assert_eq!(told(filter.authenticate(None, Some(&names), NOW)), expected, "{names:?}");
+    for (common_name, alternative, expected) in cases {
+        let found = found(&filter, None, common_name, alternative);
+        assert_eq!(told(found), expected, "{common_name} {alternative:?}");
     }
-    match filter.authenticate(None, Some(&names("billing", &[])), NOW) {
+    match found(&filter, None, "billing", &[]) {
         Finding::Pass(identity) => assert_eq!(identity.credential, CredentialKind::Certificate),
         other => panic!("{other:?}"),
     }
     // A wrong token is not made good by a certificate.
-    let wrong = filter.authenticate(Some(b"Bearer nobody-knows-this"), Some(&names("billing", &[])), NOW);
+    let wrong = found(&filter, Some(b"Bearer nobody-knows-this"), "billing", &[]);
     assert_eq!(told(wrong), "denied: the credential is not known");
 }
 
@@ -98,7 +105,7 @@ fn without_a_certificate_file_a_certificate_names_nobody() {
     let token_file = Some(folder.write("tokens.toml", text));
     let filter = TokenAuthFilter::load(&TokenSettings { token_file, ..TokenSettings::default() })
         .expect("a good file");
-    let finding = filter.authenticate(None, Some(&names("p", &[])), NOW);
+    let finding = found(&filter, None, "p", &[]);
     assert_eq!(told(finding), "denied: a credential is needed");
 }
 
@@ -108,7 +115,7 @@ fn an_identity_ends_with_the_entry_of_its_certificate() {
     let certificate_file = Some(folder.write("certificates.toml", GOOD));
     let settings = TokenSettings { certificate_file, ..TokenSettings::default() };
     let filter = TokenAuthFilter::load(&settings).expect("a good file");
-    let Finding::Pass(billing) = filter.authenticate(None, Some(&names("billing", &[])), NOW) else {
+    let Finding::Pass(billing) = found(&filter, None, "billing", &[]) else {
         panic!("it is known");
     };
     assert!(filter.still_holds(&billing));

@@ -1,7 +1,9 @@
 //! Keys of the admin port.
 
-use super::{Fallback, Group, keys};
-use crate::config::kind::{File, Host, Port, Token};
+use crate::config::{
+    declared::{Fallback, Group, keys},
+    kind::{File, Host, Port, Token},
+};
 
 /// This group.
 pub const GROUP: Group = Group { title: "Administration", about: "The port for operators." };

@@ -1,9 +1,10 @@
 //! Keys of delivery: who reads which partitions, and how much may be outstanding.
 
-use super::{Fallback, Group, keys};
+use mesh_delivery::DeliveryTopology;
+
 use crate::config::{
+    declared::{Fallback, Group, keys},
     kind::{Choice, Count, Word},
-    settings::Topology,
 };
 
 /// This group.
@@ -11,17 +12,17 @@ pub const GROUP: Group =
     Group { title: "Delivery", about: "Which events an instance pulls, and how much it hands out." };
 
 keys! {
-    TOPOLOGY: Choice<Topology> = Choice {
+    TOPOLOGY: Choice<Option<DeliveryTopology>> = Choice {
         options: &[
             Word {
                 word: "LOCAL_STICKY_PULL",
-                value: Topology::LocalStickyPull,
+                value: Some(DeliveryTopology::LocalStickyPull),
                 meaning: "every instance pulls every partition of the topics that its own clients subscribe to. \
                           Needs nothing but the instance itself.",
             },
             Word {
                 word: "PARTITION_OWNED_PULL",
-                value: Topology::PartitionOwnedPull,
+                value: None,
                 meaning: "each instance acquires some of the partitions and pulls those alone, so that no event is \
                           pulled twice. Needs a Meta store that all instances share, and a storage that can tell \
                           its partition count.",

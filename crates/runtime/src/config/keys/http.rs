@@ -1,7 +1,9 @@
 //! Keys of the traffic port.
 
-use super::{Fallback, Group, keys};
-use crate::config::kind::{AdvertisedAddress, Bytes, Count, Host, Port, Span};
+use crate::config::{
+    declared::{Fallback, Group, keys},
+    kind::{AdvertisedAddress, Bytes, Count, Host, Port, Span},
+};
 
 /// This group.
 pub const GROUP: Group = Group {

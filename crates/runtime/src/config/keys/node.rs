@@ -2,8 +2,10 @@
 
 use mesh_frame::{InstanceId, TenantId};
 
-use super::{Fallback, Group, keys};
-use crate::config::kind::{Name, Span};
+use crate::config::{
+    declared::{Fallback, Group, keys},
+    kind::{Name, Span},
+};
 
 pub mod log;
 pub mod meta;

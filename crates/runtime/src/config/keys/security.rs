@@ -1,7 +1,9 @@
 //! Keys of the security gate: what it does with an objection, and the filters that object.
 
-use super::{Fallback, Group, keys};
-use crate::config::kind::{Count, File, Names, Span, Switch, Text};
+use crate::config::{
+    declared::{Fallback, Group, keys},
+    kind::{Count, File, Names, Span, Switch, Text},
+};
 
 pub mod audit;
 pub mod jwt;

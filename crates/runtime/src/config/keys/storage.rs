@@ -1,9 +1,11 @@
 //! Keys of storage: where events are kept, how safely, and for how long.
 
-use super::{Fallback, Group, keys};
+use mesh_storage::SyncPolicy;
+
 use crate::config::{
+    declared::{Fallback, Group, keys},
     kind::{Bytes, Choice, Count, Folder, Span, Word},
-    settings::{StorageBackend, SyncMode},
+    settings::StorageBackend,
 };
 
 pub mod topics;
@@ -37,22 +39,22 @@ keys! {
     "What keeps the events. It has no default: `eventmesh server` does not start without it, \
      `eventmesh standalone` takes `embedded`.";
 
-    SYNC: Choice<SyncMode> = Choice {
+    SYNC: Choice<SyncPolicy> = Choice {
         options: &[
             Word {
                 word: "always",
-                value: SyncMode::Always,
+                value: SyncPolicy::Always,
                 meaning: "an accepted event is on the disk before its publisher is answered.",
             },
             Word {
                 word: "interval",
-                value: SyncMode::Interval,
+                value: SyncPolicy::Interval,
                 meaning: "weaker: the disk is synced about once a second; power loss takes the events of the last \
                           second, a killed process none.",
             },
             Word {
                 word: "never",
-                value: SyncMode::Never,
+                value: SyncPolicy::Never,
                 meaning: "weakest: the operating system writes when it likes; power loss takes what it had not \
                           written, a killed process nothing.",
             },

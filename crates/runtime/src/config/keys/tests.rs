@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::config::mode::Mode;
 
 #[test]
 fn every_default_is_a_value_that_its_key_accepts() {

@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+use mesh_delivery::DeliveryTopology;
+use mesh_storage::SyncPolicy;
+
 use super::*;
 use crate::config::keys;
 
@@ -22,10 +25,10 @@ fn every_declared_key_is_read() {
 #[test]
 fn standalone_starts_with_nothing_configured() {
     let settings = standalone(&[]);
-    assert_eq!(settings.delivery.topology, Topology::LocalStickyPull);
+    assert_eq!(settings.delivery.topology, Some(DeliveryTopology::LocalStickyPull));
     assert_eq!(
         (settings.storage.backend, settings.storage.sync),
-        (StorageBackend::Embedded, SyncMode::Always)
+        (StorageBackend::Embedded, SyncPolicy::Always)
     );
     assert_eq!((settings.http.host.as_str(), settings.http.port), ("127.0.0.1", 10105));
     assert_eq!((settings.admin.host.as_str(), settings.admin.port), ("127.0.0.1", 10106));

@@ -3,7 +3,7 @@
 use tracing::Level;
 
 use crate::config::{
-    keys::{Fallback, Group, keys},
+    declared::{Fallback, Group, keys},
     kind::{Choice, Word},
     settings::LogFormat,
 };

@@ -1,7 +1,7 @@
 //! Keys of Meta, the store that instances share.
 
 use crate::config::{
-    keys::{Fallback, Group, keys},
+    declared::{Fallback, Group, keys},
     kind::{Addresses, Choice, Word},
     settings::MetaBackend,
 };

@@ -4,7 +4,7 @@ use mesh_frame::TopicName;
 use mesh_gate::Interest;
 
 use crate::config::{
-    keys::{Fallback, Group, keys},
+    declared::{Fallback, Group, keys},
     kind::{Bytes, Choice, Count, File, Name, Word},
 };
 

@@ -3,7 +3,8 @@
 use mesh_frame::TenantId;
 
 use crate::config::{
-    keys::{Fallback, Group, keys, security::ANY},
+    declared::{Fallback, Group, keys},
+    keys::security::ANY,
     kind::{File, Name, Names, Span, Text, no_blank},
 };
 

@@ -1,7 +1,7 @@
 //! Keys of what tenants may use.
 
 use crate::config::{
-    keys::{Fallback, Group, keys},
+    declared::{Fallback, Group, keys},
     kind::{Bytes, Count, File},
 };
 

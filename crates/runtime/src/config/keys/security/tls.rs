@@ -1,9 +1,9 @@
 //! Keys of TLS.
 
-use mesh_ingress::http::ClientCertificates;
+use mesh_server::ClientCertificates;
 
 use crate::config::{
-    keys::{Fallback, Group, keys},
+    declared::{Fallback, Group, keys},
     kind::{Choice, File, Switch, Word},
 };
 

@@ -1,7 +1,7 @@
 //! Keys of topics and of what is accepted into them.
 
 use crate::config::{
-    keys::{Fallback, Group, keys},
+    declared::{Fallback, Group, keys},
     kind::{Count, Span, Switch},
 };
 
