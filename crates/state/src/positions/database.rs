@@ -4,9 +4,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use mesh_base::{BackendError, BackendErrorKind, Signals};
 use mesh_frame::Epoch;
-use mesh_rocks::{Durability, Family, FamilyKind, LocalDb, Machine, Spec, Syncer};
+use mesh_rocks::{Batch, Durability, Family, FamilyKind, LocalDb, Machine, Spec, Syncer};
 use parking_lot::Mutex;
-use rocksdb::WriteBatch;
 
 use super::{
     PositionLog, RocksDbDeliveryStateStore, RocksDbOffsetStore,
@@ -53,10 +52,10 @@ impl Positions {
         check_format(&db)?;
         let boots = Epoch(number(&db, BOOTS)? + 1);
         let secret = secret(&db)?;
-        let mut batch = WriteBatch::default();
-        batch.put_cf(db.family("default"), BOOTS, boots.0.to_be_bytes());
-        batch.put_cf(db.family("default"), SECRET, secret);
-        db.write(batch, Durability::Synced)?;
+        let mut batch = Batch::new();
+        batch.put("default", BOOTS, boots.0.to_be_bytes());
+        batch.put("default", SECRET, secret);
+        db.write(&batch, Durability::Synced)?;
         let log = PositionLog::start(db.clone(), signals);
         let syncer = Syncer::spawn(db.clone(), Duration::from_secs(1), || ());
         Ok(Self { db, log, boots, secret, groups: Mutex::new(()), syncer: Mutex::new(Some(syncer)) })
@@ -94,9 +93,9 @@ impl Positions {
     pub fn new_group(&self) -> Result<u64, BackendError> {
         let _one_at_a_time = self.groups.lock();
         let next = number(&self.db, NEXT_GROUP)? + 1;
-        let mut batch = WriteBatch::default();
-        batch.put_cf(self.db.family("default"), NEXT_GROUP, next.to_be_bytes());
-        self.db.write(batch, Durability::Synced)?;
+        let mut batch = Batch::new();
+        batch.put("default", NEXT_GROUP, next.to_be_bytes());
+        self.db.write(&batch, Durability::Synced)?;
         Ok(next)
     }
 
@@ -120,9 +119,9 @@ impl Drop for Positions {
 fn check_format(db: &LocalDb) -> Result<(), BackendError> {
     match db.get("default", FORMAT)? {
         None => {
-            let mut batch = WriteBatch::default();
-            batch.put_cf(db.family("default"), FORMAT, FORMAT_VERSION.to_be_bytes());
-            db.write(batch, Durability::Synced)
+            let mut batch = Batch::new();
+            batch.put("default", FORMAT, FORMAT_VERSION.to_be_bytes());
+            db.write(&batch, Durability::Synced)
         }
         Some(bytes) if bytes == FORMAT_VERSION.to_be_bytes() => Ok(()),
         Some(bytes) => {

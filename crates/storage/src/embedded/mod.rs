@@ -127,6 +127,8 @@ impl StoragePlugin for Embedded {
             survives_power_loss: self.sync == SyncPolicy::Always,
             partition_count: PartitionCount::Known,
             shared: false,
+            deduplication: true,
+            retention_by_groups: true,
         }
     }
 
