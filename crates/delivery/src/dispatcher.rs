@@ -98,6 +98,10 @@ pub struct Foundations {
     pub topology: DeliveryTopology,
     /// The name of this instance.
     pub instance: mesh_frame::InstanceId,
+    /// The key of the MAC of delivery ids.
+    pub delivery_id_key: [u8; 32],
+    /// The count of this boot of the instance.
+    pub epoch: Epoch,
     /// Bounds.
     pub limits: DeliveryLimits,
     /// Metrics.
@@ -209,8 +213,7 @@ impl Directory {
 impl ReliableDispatcher {
     /// A dispatcher without groups; [`crate::Groups::recover`] brings them.
     pub fn new(on: Foundations) -> Self {
-        let ids = DeliveryIds::new(&on.positions.secret(), on.instance.as_str());
-        let epoch = on.positions.boots();
+        let ids = DeliveryIds::new(&on.delivery_id_key, on.instance.as_str());
         let by_topic = Arc::new(GroupsByTopic::default());
         Self(Arc::new(Inner {
             clock: on.clock,
@@ -222,7 +225,7 @@ impl ReliableDispatcher {
             limits: on.limits,
             signals: on.signals,
             ids,
-            epoch,
+            epoch: on.epoch,
             groups: RwLock::new(Directory { by_topic: by_topic.clone(), ..Directory::default() }),
             by_topic,
             clients: Clients::default(),

@@ -10,7 +10,10 @@ use mesh_frame::{ClientId, Filter, GroupName, Offset, PartitionId, SubscriptionI
 use mesh_rocks::Durability;
 use mesh_state::{
     positions::{Cursor, PositionBatch},
-    shared::{self, ClusterSubscriptionStore, GroupId, GroupRecord, SubscriptionRecord, SubscriptionStore},
+    shared::{
+        self, ClusterSubscriptionStore, GroupId, GroupRecord, IdentityStore, SubscriptionRecord,
+        SubscriptionStore,
+    },
 };
 use mesh_storage::{Topic, TopicError};
 
@@ -145,18 +148,20 @@ pub struct MemberView {
 pub struct Groups {
     pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) store: Arc<ClusterSubscriptionStore>,
+    pub(crate) identities: IdentityStore,
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) auto_create: bool,
 }
 
 impl Groups {
-    /// The groups that a dispatcher serves, kept in a store. `auto_create`: topics are made by the first subscribe.
+    /// The groups that a dispatcher serves, kept in a store, with numbers from `identities`. `auto_create`: topics are made by the first subscribe.
     pub fn new(
         dispatcher: ReliableDispatcher,
         store: Arc<ClusterSubscriptionStore>,
+        identities: IdentityStore,
         auto_create: bool,
     ) -> Self {
-        Self { dispatcher, store, changing: Arc::default(), auto_create }
+        Self { dispatcher, store, identities, changing: Arc::default(), auto_create }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -269,7 +274,7 @@ impl Groups {
         if let Some(stored) = self.store.group(&group.id) {
             let mut record = stored.record.clone();
             record.settings = stored_settings(&wanted, record.settings.from.clone());
-            self.store.update_group(&group.id, &stored, record).await.map_err(SubscribeError::Meta)?;
+            let _outcome = self.store.update_group(&group.id, &stored, record).await.map_err(SubscribeError::Meta)?;
         }
         let inner = self.inner();
         let mut state = group.state.lock();
@@ -286,15 +291,13 @@ impl Groups {
         start: &StartAt,
     ) -> Result<Arc<Group>, SubscribeError> {
         let inner = self.inner();
-        let positions = inner.positions.clone();
-        let number = tokio::task::spawn_blocking(move || positions.new_group())
-            .await
-            .map_err(|error| gone("making a group", error))?
-            .map_err(LedgerUnavailable::from)?;
+        // First: a start that is not one reserves no number.
+        let starts = self.resolve(topic, start).await?;
+        let number = self.identities.new_group_number(id).await.map_err(SubscribeError::Meta)?;
         let terms = settings.terms(inner.limits.outstanding, inner.epoch);
         let group = Group::new(id.clone(), number, 0, topic.clone(), settings.clone(), terms);
         let mut batch = PositionBatch::new();
-        for (partition, offset) in self.resolve(topic, start).await? {
+        for (partition, offset) in starts {
             let partition = topic.partition(partition).expect("resolved from this topic");
             let cursor = Cursor { next_to_read: offset, incarnation: topic.incarnation() };
             batch.put_cursor(group.lane_key(&partition), cursor);
@@ -312,7 +315,7 @@ impl Groups {
             home: inner.instance.clone(),
             unknown: shared::Unknown::default(),
         };
-        self.store.create_group(id, record).await.map_err(SubscribeError::Meta)?;
+        let _outcome = self.store.create_group(id, record).await.map_err(SubscribeError::Meta)?;
         inner.ensure_lanes(&group).await?;
         inner.groups.write().add(&group);
         Ok(group)
@@ -426,12 +429,6 @@ impl Groups {
 
 fn new_subscription() -> SubscriptionId {
     SubscriptionId::new(&uuid::Uuid::new_v4().to_string()).expect("a UUID is a legal id")
-}
-
-fn gone(operation: &'static str, error: tokio::task::JoinError) -> LedgerUnavailable {
-    BackendError::new(mesh_base::BackendErrorKind::Unavailable, "offset store", operation)
-        .with_source(error)
-        .into()
 }
 
 /// Settings as Meta keeps them.

@@ -58,7 +58,7 @@ impl Groups {
         client: &ClientId,
     ) -> Result<(), SubscribeError> {
         if let Some(known) = self.store.member(&group.id, client) {
-            self.store.remove_member(&group.id, &known).await.map_err(SubscribeError::Meta)?;
+            let _outcome = self.store.remove_member(&group.id, &known).await.map_err(SubscribeError::Meta)?;
         }
         let inner = self.inner();
         inner.clients.left(tenant, client, group);
@@ -85,11 +85,11 @@ impl Groups {
         Ok(())
     }
 
-    /// Removes a group: first from Meta, then its positions.
+    /// Removes a group: first from Meta, then its positions, then the reservation of its number.
     pub(crate) async fn remove(&self, group: &Arc<Group>) -> Result<(), SubscribeError> {
         let inner = self.inner();
         if let Some(stored) = self.store.group(&group.id) {
-            self.store.remove_group(&group.id, &stored).await.map_err(SubscribeError::Meta)?;
+            let _outcome = self.store.remove_group(&group.id, &stored).await.map_err(SubscribeError::Meta)?;
         }
         group.closed.store(true, Ordering::Release);
         inner.groups.write().remove(group);
@@ -106,6 +106,9 @@ impl Groups {
         log.committed(log.commit(log.epoch(), batch, Durability::Synced))
             .await
             .map_err(LedgerUnavailable::from)?;
+        if let Err(error) = self.identities.release_group_number(group.number, &group.id).await {
+            tracing::warn!(group = %group.id, error = %error.chain(), "its number stays reserved until the next start");
+        }
         Ok(())
     }
 

@@ -18,7 +18,10 @@ use mesh_meta::{MetaStore, memory::MemoryMeta};
 use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
-    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, RateLimitStore, Writer},
+    shared::{
+        ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore, RateLimitStore,
+        Writer,
+    },
 };
 use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, TopicRules};
 use serde_json::Value;
@@ -81,6 +84,8 @@ impl Rig {
         let writer = Writer::new(&instance);
         let subscriptions = ClusterSubscriptionStore::load(&store, &writer).await.expect("loads");
         let delivery = DeliverySignals::new(&signals);
+        let identities = IdentityStore::new(&store, &writer);
+        let identity = identities.begin(&instance, &positions).await.expect("an identity");
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
@@ -88,6 +93,8 @@ impl Rig {
             dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),
             topology: DeliveryTopology::LocalStickyPull,
             instance,
+            delivery_id_key: identity.delivery_id_key,
+            epoch: identity.epoch,
             stream_tasks: Tasks::new(),
             limits: DeliveryLimits {
                 stream_unread: Duration::from_secs(30),
@@ -100,7 +107,7 @@ impl Rig {
             signals: delivery.clone(),
         });
         dispatcher.show_lag(&signals);
-        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), true);
+        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), identities, true);
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, records| told.appended(topic, records)));
         let tasks = Tasks::new();

@@ -240,7 +240,7 @@ impl Replaying {
         match failed {
             Some(error) => Err(error),
             None => {
-                self.inner.dead_letters.end_intent(&self.inner.instance, intended).await?;
+                let _outcome = self.inner.dead_letters.end_intent(&self.inner.instance, intended).await?;
                 self.turn.stale = false;
                 Ok(())
             }

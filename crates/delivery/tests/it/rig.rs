@@ -13,8 +13,8 @@ use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{
-        ClusterSubscriptionStore, DeadLetter, DeadLetterKeys, DeadLetterStore, MetaBackedDeadLetterStore,
-        Writer,
+        ClusterSubscriptionStore, DeadLetter, DeadLetterKeys, DeadLetterStore, IdentityStore,
+        MetaBackedDeadLetterStore, Writer,
     },
 };
 use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, TopicRules, faulty::Faulty};
@@ -136,6 +136,8 @@ impl Rig {
         let subscriptions = Arc::new(ClusterSubscriptionStore::load(&store, &writer).await.expect("loads"));
         let tasks = Tasks::new();
         let delivery = DeliverySignals::new(&signals);
+        let identities = IdentityStore::new(&store, &writer);
+        let identity = identities.begin(&instance, &positions).await.expect("an identity");
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
@@ -143,11 +145,13 @@ impl Rig {
             dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),
             topology: DeliveryTopology::LocalStickyPull,
             instance,
+            delivery_id_key: identity.delivery_id_key,
+            epoch: identity.epoch,
             limits,
             signals: delivery.clone(),
             stream_tasks: tasks.clone(),
         });
-        let groups = Groups::new(dispatcher.clone(), subscriptions, true);
+        let groups = Groups::new(dispatcher.clone(), subscriptions, identities, true);
         *listener.lock() = Some(dispatcher.clone());
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));

@@ -19,7 +19,7 @@ use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
-    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
+    shared::{ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore, Writer},
 };
 use mesh_storage::{Memory, Storage, StorageLimits, TopicRules, faulty::Faulty};
 
@@ -80,6 +80,8 @@ impl Mesh {
         let writer = Writer::new(&instance);
         let subscriptions = ClusterSubscriptionStore::load(&meta, &writer).await.expect("an empty store");
         let tasks = Tasks::new();
+        let identities = IdentityStore::new(&meta, &writer);
+        let identity = identities.begin(&instance, &positions).await.expect("an identity");
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             storage: storage.clone(),
@@ -87,6 +89,8 @@ impl Mesh {
             dead_letters: MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll),
             topology: DeliveryTopology::LocalStickyPull,
             instance,
+            delivery_id_key: identity.delivery_id_key,
+            epoch: identity.epoch,
             limits: DeliveryLimits {
                 outstanding: 10_000,
                 outstanding_total: 100_000,
@@ -100,7 +104,7 @@ impl Mesh {
         });
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, count| told.appended(topic, count)));
-        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), wanted.auto_create);
+        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), identities, wanted.auto_create);
 
         let tenant = TenantId::new("default").expect("legal");
         let settings = IntakeSettings {

@@ -22,8 +22,8 @@ use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{
-        ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, MetaBackedTaskStore,
-        RateLimitStore, SessionRegistry, Writer,
+        ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore,
+        MetaBackedTaskStore, RateLimitStore, SessionRegistry, Writer,
     },
 };
 use mesh_storage::{
@@ -33,9 +33,11 @@ use mesh_storage::{
 
 use super::{
     audit_events::AuditEvents,
+    capabilities::{check_log, check_meta},
     data_dir::DataDir,
     document::document,
     gate::{self, Files, OpenedGate},
+    identity::Beginning,
 };
 use crate::config::{
     Mode, Settings,
@@ -101,6 +103,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
 
     let machine = Machine::default();
     let (storage, announcements) = open_log(settings, &data_dir, &machine, clock, &signals)?;
+    check_log(settings, &storage.capabilities())?;
     tracing::info!(
         driver = storage.capabilities().name,
         survives_kill = storage.capabilities().survives_kill,
@@ -120,7 +123,6 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let positions = Arc::new(positions);
     tracing::info!(
         path = %path.display(),
-        boot = positions.boots().0,
         offsets = "RocksDbOffsetStore",
         deliveries = "RocksDbDeliveryStateStore",
         "positions"
@@ -130,6 +132,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let driver = LocalMeta::open(&LocalMetaSettings::at(&meta_path), &machine)
         .map_err(|error| anyhow::anyhow!(error.chain()))?;
     let meta = MetaStore::new(Arc::new(driver), clock, &signals);
+    check_meta(&meta, &instance).await?;
+    tracing::info!(driver = meta.name(), "conditional changes of Meta hold");
     let writer = Writer::new(&instance);
     let subscriptions = ClusterSubscriptionStore::load(&meta, &writer)
         .await
@@ -149,6 +153,17 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         "meta"
     );
 
+    let identities = IdentityStore::new(&meta, &writer);
+    let identity = Beginning {
+        data_dir: &data_dir,
+        instance: &instance,
+        positions: &positions,
+        subscriptions: &subscriptions,
+        identities: &identities,
+    };
+    let identity = identity.begin().await?;
+    tracing::info!(boot = identity.epoch.0, "identity");
+
     let topology = match settings.delivery.topology {
         Topology::LocalStickyPull => DeliveryTopology::LocalStickyPull,
         Topology::PartitionOwnedPull => anyhow::bail!("PARTITION_OWNED_PULL needs a shared Meta store"),
@@ -162,6 +177,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         dead_letters,
         topology,
         instance,
+        delivery_id_key: identity.delivery_id_key,
+        epoch: identity.epoch,
         limits: DeliveryLimits {
             outstanding: count(settings.delivery.max_outstanding),
             outstanding_total: count(settings.delivery.max_outstanding_total),
@@ -174,7 +191,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         stream_tasks: stream_tasks.clone(),
     });
     dispatcher.show_lag(&signals);
-    let groups = Groups::new(dispatcher.clone(), subscriptions.clone(), settings.topics.auto_create);
+    let groups =
+        Groups::new(dispatcher.clone(), subscriptions.clone(), identities, settings.topics.auto_create);
     tracing::info!("delivery topology={}", topology.as_str());
 
     let intake_signals = IntakeSignals::new(&signals);

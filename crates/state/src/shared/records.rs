@@ -16,6 +16,7 @@ use super::{
 
 /// How a creation ended.
 #[derive(Clone, Debug)]
+#[must_use = "the change may not have been made"]
 pub enum Created<T> {
     /// The record is there now.
     Written(Arc<Stored<T>>),
@@ -25,6 +26,7 @@ pub enum Created<T> {
 
 /// How a compare-and-set of a record ended.
 #[derive(Clone, Debug)]
+#[must_use = "the change may not have been made"]
 pub enum Replaced<T> {
     /// The new record is there now.
     Replaced(Arc<Stored<T>>),
@@ -34,6 +36,7 @@ pub enum Replaced<T> {
 
 /// How a conditional removal ended.
 #[derive(Clone, Debug)]
+#[must_use = "the change may not have been made"]
 pub enum Removed<T> {
     /// The record is gone.
     Removed(Revision),
