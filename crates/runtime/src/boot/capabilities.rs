@@ -140,7 +140,8 @@ mod tests {
     use std::sync::Arc;
 
     use mesh_base::{Clock, Signals};
-    use mesh_meta::{faulty::FaultyMeta, memory::MemoryMeta};
+    use mesh_meta::{LocalMeta, LocalMetaSettings, faulty::FaultyMeta};
+    use mesh_rocks::Machine;
 
     use super::*;
 
@@ -204,7 +205,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_backend_that_says_yes_to_everything_stops_the_boot() {
-        let driver = FaultyMeta::new(Arc::new(MemoryMeta::new()));
+        let folder = tempfile::tempdir().expect("a folder");
+        let local = LocalMeta::open(&LocalMetaSettings::at(folder.path()), &Machine::default());
+        let driver = FaultyMeta::new(Arc::new(local.expect("opens")));
         let meta = MetaStore::new(driver.clone(), Clock::system(), &Signals::new());
         let instance = InstanceId::new("one").expect("legal");
         check_meta(&meta, &instance).await.expect("it holds");
