@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use mesh_base::{BackendError, Clock, Tasks, UnixMillis};
+use mesh_base::{BackendError, Chance, Clock, Tasks, UnixMillis};
 use mesh_frame::{ClientId, Epoch, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::{
@@ -88,6 +88,8 @@ pub struct DeliveryLimits {
 pub struct Foundations {
     /// Time.
     pub clock: Clock,
+    /// Chance.
+    pub chance: Chance,
     /// The log.
     pub storage: Storage,
     /// Cursors and ledger.
@@ -128,6 +130,7 @@ pub struct ReliableDispatcher(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
+    pub(crate) chance: Chance,
     pub(crate) storage: Storage,
     pub(crate) positions: Arc<Positions>,
     pub(crate) dead_letters: MetaBackedDeadLetterStore,
@@ -217,6 +220,7 @@ impl ReliableDispatcher {
         let by_topic = Arc::new(GroupsByTopic::default());
         Self(Arc::new(Inner {
             clock: on.clock,
+            chance: on.chance,
             storage: on.storage,
             positions: on.positions,
             dead_letters: on.dead_letters,

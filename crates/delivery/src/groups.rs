@@ -274,11 +274,12 @@ impl Groups {
         if let Some(stored) = self.store.group(&group.id) {
             let mut record = stored.record.clone();
             record.settings = stored_settings(&wanted, record.settings.from.clone());
-            let _outcome = self.store.update_group(&group.id, &stored, record).await.map_err(SubscribeError::Meta)?;
+            let _outcome =
+                self.store.update_group(&group.id, &stored, record).await.map_err(SubscribeError::Meta)?;
         }
         let inner = self.inner();
         let mut state = group.state.lock();
-        state.terms = wanted.terms(inner.limits.outstanding, inner.epoch);
+        state.terms = wanted.terms(inner.limits.outstanding, inner.epoch, &inner.chance);
         state.settings = wanted;
         Ok(())
     }
@@ -294,7 +295,7 @@ impl Groups {
         // First: a start that is not one reserves no number.
         let starts = self.resolve(topic, start).await?;
         let number = self.identities.new_group_number(id).await.map_err(SubscribeError::Meta)?;
-        let terms = settings.terms(inner.limits.outstanding, inner.epoch);
+        let terms = settings.terms(inner.limits.outstanding, inner.epoch, &inner.chance);
         let group = Group::new(id.clone(), number, 0, topic.clone(), settings.clone(), terms);
         let mut batch = PositionBatch::new();
         for (partition, offset) in starts {

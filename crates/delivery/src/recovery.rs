@@ -65,7 +65,7 @@ impl Groups {
                 continue;
             };
             let topic = inner.storage.ensure_topic(&id.topic, true, None).await?;
-            let terms = settings.terms(inner.limits.outstanding, inner.epoch);
+            let terms = settings.terms(inner.limits.outstanding, inner.epoch, &inner.chance);
             let group =
                 Group::new(id.clone(), stored.record.id, stored.record.generation, topic, settings, terms);
             self.align_pull_offsets_to_ack(&id, &stored, &group).await?;

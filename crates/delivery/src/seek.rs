@@ -156,7 +156,7 @@ impl Groups {
             // Nobody stages anything without the epoch, and nobody takes without being a member.
             state.epoch = None;
             let members = std::mem::take(&mut state.members);
-            (state.settings.clone(), state.terms, members, state.limits.clone())
+            (state.settings.clone(), state.terms.clone(), members, state.limits.clone())
         };
         let mut result = inner.start_anew(old, generation, starts).await.map_err(GroupError::from);
         if result.is_ok() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mesh_base::Backoff;
+use mesh_base::{Backoff, Chance};
 use mesh_frame::{Epoch, Filter};
 use serde::{Deserialize, Serialize};
 
@@ -157,7 +157,7 @@ impl Settings {
     }
 
     /// The same as a lane obeys them.
-    pub(crate) fn terms(&self, max_outstanding: usize, epoch: Epoch) -> Terms {
+    pub(crate) fn terms(&self, max_outstanding: usize, epoch: Epoch, chance: &Chance) -> Terms {
         Terms {
             ack: self.ack,
             ack_timeout: Duration::from_millis(self.ack_timeout_ms),
@@ -169,6 +169,7 @@ impl Settings {
             ),
             max_outstanding,
             epoch,
+            chance: chance.clone(),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use mesh_base::{BackendError, BackendErrorKind, Clock, Counter, Signals, UnixMillis};
+use mesh_base::{BackendError, BackendErrorKind, Chance, Clock, Counter, Signals, UnixMillis};
 use mesh_frame::{Event, Offset, Record, TopicName};
 use parking_lot::Mutex;
 
@@ -37,6 +37,7 @@ const MOST_DROPPED: u64 = 256 << 10;
 #[derive(Debug)]
 pub struct Memory {
     clock: Clock,
+    chance: Chance,
     tail: Arc<Tail>,
     bound_bytes: u64,
     bytes: AtomicU64,
@@ -75,13 +76,20 @@ struct Log {
 
 impl Memory {
     /// An empty log. `tail` is told of every append.
-    pub fn new(clock: Clock, tail: Arc<Tail>, signals: &Signals) -> Self {
-        Self::with_bound(clock, tail, BOUND_BYTES, StorageSignals::new(signals).dropped_memory)
+    pub fn new(clock: Clock, chance: Chance, tail: Arc<Tail>, signals: &Signals) -> Self {
+        Self::with_bound(clock, chance, tail, BOUND_BYTES, StorageSignals::new(signals).dropped_memory)
     }
 
-    pub(crate) fn with_bound(clock: Clock, tail: Arc<Tail>, bound_bytes: u64, dropped: Counter) -> Self {
+    pub(crate) fn with_bound(
+        clock: Clock,
+        chance: Chance,
+        tail: Arc<Tail>,
+        bound_bytes: u64,
+        dropped: Counter,
+    ) -> Self {
         Self {
             clock,
+            chance,
             tail,
             bound_bytes,
             bytes: AtomicU64::new(0),
@@ -261,7 +269,7 @@ impl StoragePlugin for Memory {
         let first = self.more_logs(partitions);
         let info = TopicInfo {
             name: name.clone(),
-            incarnation: crate::embedded::new_incarnation()?,
+            incarnation: crate::embedded::new_incarnation(&self.chance),
             partitions: (first..first + partitions)
                 .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
                 .collect(),

@@ -74,20 +74,21 @@ impl Rig {
         let folder = tempfile::tempdir().expect("a folder");
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(4 << 20);
-        let log = Arc::new(Memory::new(clock, tail.clone(), &signals));
+        let log = Arc::new(Memory::new(clock, mesh_base::Chance::system(), tail.clone(), &signals));
         let limits = StorageLimits { partitions: 1, topics: 4, rules: TopicRules::default() };
         let storage = Storage::new(log, tail, limits, None, &Signals::new()).expect("topics");
         let path = folder.path().to_owned();
         let positions = Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions");
         let store = MetaStore::new(Arc::new(MemoryMeta::new()), clock, &signals);
         let instance = InstanceId::new("one").expect("a legal name");
-        let writer = Writer::new(&instance);
+        let writer = Writer::new(&instance, &mesh_base::Chance::system());
         let subscriptions = ClusterSubscriptionStore::load(&store, &writer).await.expect("loads");
         let delivery = DeliverySignals::new(&signals);
         let identities = IdentityStore::new(&store, &writer);
         let identity = identities.begin(&instance, &positions).await.expect("an identity");
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
+            chance: mesh_base::Chance::system(),
             storage: storage.clone(),
             positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),

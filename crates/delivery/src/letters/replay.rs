@@ -204,7 +204,7 @@ impl Replaying {
             self.tell((!left.is_empty()).then_some(LettersError::Meta(error)));
             failures += 1;
             tokio::select! {
-                () = tokio::time::sleep(backoff.random_delay(failures)) => {}
+                () = tokio::time::sleep(backoff.random_delay(failures, &inner.chance)) => {}
                 () = stop.wait() => return,
             }
         }

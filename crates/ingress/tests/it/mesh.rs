@@ -67,7 +67,12 @@ impl Mesh {
         let home = tempfile::tempdir().expect("a temporary folder");
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(64 << 20);
-        let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &signals))));
+        let log = Arc::new(Faulty::new(Arc::new(Memory::new(
+            clock,
+            mesh_base::Chance::system(),
+            tail.clone(),
+            &signals,
+        ))));
         let limits = StorageLimits { partitions: 1, topics: 100, rules: TopicRules::default() };
         let storage = Storage::new(log.clone(), tail, limits, None, &signals).expect("an empty log");
 
@@ -77,13 +82,14 @@ impl Mesh {
             LocalMeta::open(&LocalMetaSettings::at(home.path().join("meta")), &machine).expect("meta");
         let meta = MetaStore::new(Arc::new(driver), clock, &signals);
         let instance = InstanceId::new("test").expect("legal");
-        let writer = Writer::new(&instance);
+        let writer = Writer::new(&instance, &mesh_base::Chance::system());
         let subscriptions = ClusterSubscriptionStore::load(&meta, &writer).await.expect("an empty store");
         let tasks = Tasks::new();
         let identities = IdentityStore::new(&meta, &writer);
         let identity = identities.begin(&instance, &positions).await.expect("an identity");
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
+            chance: mesh_base::Chance::system(),
             storage: storage.clone(),
             positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll),

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mesh_admin::{AdminState, Health, HealthReport, RateLimits};
-use mesh_base::{Clock, Signals, Stop, Tasks};
+use mesh_base::{Chance, Clock, Signals, Stop, Tasks};
 use mesh_delivery::{
     DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
 };
@@ -88,7 +88,7 @@ pub(super) struct Built {
 /// # Errors
 /// The component that could not be built, with the reason.
 pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Built> {
-    let clock = Clock::system();
+    let (clock, chance) = (Clock::system(), Chance::system());
     let signals = Signals::new();
 
     // Sockets first: a port that is taken leaves no trace on the disk.
@@ -102,7 +102,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     tracing::info!(%instance, data_dir = %settings.storage.data_dir.display(), mode = %mode, "instance");
 
     let machine = Machine::default();
-    let (storage, announcements) = open_log(settings, &data_dir, &machine, clock, &signals)?;
+    let (storage, announcements) = open_log(settings, &data_dir, &machine, clock, &chance, &signals)?;
     check_log(settings, &storage.capabilities())?;
     tracing::info!(
         driver = storage.capabilities().name,
@@ -134,7 +134,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let meta = MetaStore::new(Arc::new(driver), clock, &signals);
     check_meta(&meta, &instance).await?;
     tracing::info!(driver = meta.name(), "conditional changes of Meta hold");
-    let writer = Writer::new(&instance);
+    let writer = Writer::new(&instance, &chance);
     let subscriptions = ClusterSubscriptionStore::load(&meta, &writer)
         .await
         .map_err(|error| anyhow::anyhow!(error.chain()))?;
@@ -172,6 +172,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let stream_tasks = Tasks::new();
     let dispatcher = ReliableDispatcher::new(Foundations {
         clock,
+        chance,
         storage: storage.clone(),
         positions: positions.clone(),
         dead_letters,
@@ -296,6 +297,7 @@ fn open_log(
     data_dir: &DataDir,
     machine: &Machine,
     clock: Clock,
+    chance: &Chance,
     signals: &Signals,
 ) -> anyhow::Result<(Storage, Arc<Announcements>)> {
     let (tail, announcements) = Storage::tail(settings.storage.tail_cache_bytes);
@@ -303,7 +305,7 @@ fn open_log(
     let (plugin, watermark): (Arc<dyn StoragePlugin>, _) = match settings.storage.backend {
         StorageBackend::Memory => {
             tracing::warn!("the log is in memory: everything is gone at the end of this process");
-            (Arc::new(Memory::new(clock, tail.clone(), signals)), None)
+            (Arc::new(Memory::new(clock, chance.clone(), tail.clone(), signals)), None)
         }
         StorageBackend::Embedded => {
             let watermark = Arc::new(Watermark::new(
@@ -322,8 +324,9 @@ fn open_log(
                 );
             }
             let embedded = EmbeddedSettings { path, sync, write_buffer_bytes: LOG_WRITE_BUFFER };
-            let log = Embedded::open(&embedded, machine, clock, tail.clone(), watermark.clone())
-                .map_err(|error| anyhow::anyhow!(error.chain()))?;
+            let log =
+                Embedded::open(&embedded, machine, clock, chance.clone(), tail.clone(), watermark.clone())
+                    .map_err(|error| anyhow::anyhow!(error.chain()))?;
             (Arc::new(log), Some(watermark))
         }
     };

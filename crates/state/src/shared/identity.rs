@@ -345,6 +345,7 @@ impl IdentityStore {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the key is a secret, and numbers must not follow from a seed")]
 fn fill(bytes: &mut [u8]) -> Result<(), BackendError> {
     getrandom::fill(bytes).map_err(|error| {
         BackendError::new(BackendErrorKind::Unavailable, "identities", "drawing random bytes")

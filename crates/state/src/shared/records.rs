@@ -6,7 +6,7 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use mesh_base::{BackendError, BackendErrorKind};
+use mesh_base::{BackendError, BackendErrorKind, Chance};
 use mesh_meta::{MetaStore, Page, PutIfAbsent, Remove, Revision, Swap, Versioned};
 
 use super::{
@@ -59,6 +59,10 @@ impl<T: SharedRecord> Records<T> {
 
     pub(crate) fn meta(&self) -> &MetaStore {
         &self.meta
+    }
+
+    pub(crate) fn chance(&self) -> &Chance {
+        self.writer.chance()
     }
 
     pub(crate) async fn get(&self, id: &T::Id) -> Result<Option<Arc<Stored<T>>>, BackendError> {

@@ -5,7 +5,7 @@ use mesh_frame::{Incarnation, Offset, TopicName};
 use mesh_rocks::{Batch, Durability, LocalDb};
 use serde::{Deserialize, Serialize};
 
-use super::{Embedded, NAME, keys, new_incarnation};
+use super::{Embedded, NAME, keys};
 use crate::{CreateTopic, PartitionInfo, TopicInfo, TopicSettings};
 
 /// A topic as it is stored.
@@ -100,6 +100,7 @@ pub(super) fn create(
     name: &TopicName,
     partitions: u32,
     settings: &TopicSettings,
+    incarnation: Incarnation,
 ) -> Result<CreateTopic, BackendError> {
     if let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? {
         return read(db, name.as_str().as_bytes(), &value).map(CreateTopic::AlreadyThere);
@@ -107,7 +108,7 @@ pub(super) fn create(
     let first = next_partition(db)?;
     let info = TopicInfo {
         name: name.clone(),
-        incarnation: new_incarnation()?,
+        incarnation,
         partitions: (first..first + partitions)
             .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
             .collect(),

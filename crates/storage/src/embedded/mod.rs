@@ -12,7 +12,7 @@ mod writer;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mesh_base::{BackendError, BackendErrorKind, Clock, UnixMillis};
+use mesh_base::{BackendError, BackendErrorKind, Chance, Clock, UnixMillis};
 use mesh_frame::{Incarnation, Offset, TopicName};
 use mesh_rocks::{Durability, Family, FamilyKind, LocalDb, Machine, Spec, Syncer};
 use parking_lot::Mutex;
@@ -48,6 +48,7 @@ pub struct EmbeddedSettings {
 
 /// The embedded log driver.
 pub struct Embedded {
+    chance: Chance,
     db: Arc<LocalDb>,
     writer: writer::Writer,
     catalog: Mutex<()>,
@@ -70,6 +71,7 @@ impl Embedded {
         settings: &EmbeddedSettings,
         machine: &Machine,
         clock: Clock,
+        chance: Chance,
         tail: Arc<Tail>,
         watermark: Arc<Watermark>,
     ) -> Result<Self, BackendError> {
@@ -94,6 +96,7 @@ impl Embedded {
         let syncer = Syncer::spawn(db.clone(), period, move || watermark.look());
         Ok(Self {
             db,
+            chance,
             writer,
             catalog: Mutex::new(()),
             syncer: Mutex::new(Some(syncer)),
@@ -106,17 +109,9 @@ impl Embedded {
     }
 }
 
-/// A random number for a log that is made now.
-///
-/// # Errors
-/// When the system gives no random bytes.
-pub(crate) fn new_incarnation() -> Result<Incarnation, BackendError> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        BackendError::new(BackendErrorKind::Unavailable, NAME, "drawing a random number")
-            .with_source(error.to_string())
-    })?;
-    Ok(Incarnation(u64::from_be_bytes(bytes)))
+/// A number for a log that is made now, which tells it from the others that had its name.
+pub(crate) fn new_incarnation(chance: &Chance) -> Incarnation {
+    Incarnation(chance.number())
 }
 
 impl StoragePlugin for Embedded {
@@ -143,7 +138,7 @@ impl StoragePlugin for Embedded {
         settings: &TopicSettings,
     ) -> Result<CreateTopic, BackendError> {
         let _one_at_a_time = self.catalog.lock();
-        let created = catalog::create(&self.db, name, partitions, settings)?;
+        let created = catalog::create(&self.db, name, partitions, settings, new_incarnation(&self.chance))?;
         if let CreateTopic::Created(info) = &created {
             self.writer.know(&info.partitions)?;
         }

@@ -26,7 +26,14 @@ fn settings(path: &Path) -> EmbeddedSettings {
 impl Subject for OnDisk {
     fn open(&self, clock: Clock, tail: Arc<Tail>) -> Arc<dyn StoragePlugin> {
         let watermark = Arc::new(Watermark::new(self.0.path().to_owned(), Some(0)));
-        let log = Embedded::open(&settings(self.0.path()), &Machine::default(), clock, tail, watermark);
+        let log = Embedded::open(
+            &settings(self.0.path()),
+            &Machine::default(),
+            clock,
+            mesh_base::Chance::system(),
+            tail,
+            watermark,
+        );
         Arc::new(log.expect("opens"))
     }
 }
@@ -71,8 +78,14 @@ async fn a_damaged_write_ahead_log_stops_the_boot() {
     assert!(damage(subject.0.path(), ".log", b"needle10") > 0, "the log holds the event");
     let (tail, _) = Storage::tail(0);
     let watermark = Arc::new(Watermark::new(subject.0.path().to_owned(), Some(0)));
-    let opened =
-        Embedded::open(&settings(subject.0.path()), &Machine::default(), Clock::system(), tail, watermark);
+    let opened = Embedded::open(
+        &settings(subject.0.path()),
+        &Machine::default(),
+        Clock::system(),
+        mesh_base::Chance::system(),
+        tail,
+        watermark,
+    );
     let Err(error) = opened else { panic!("opened a log that lost synced events") };
     assert_eq!(error.kind(), BackendErrorKind::Corrupt);
     assert!(error.chain().contains("failed to open RocksDB embedded log at"), "{}", error.chain());
@@ -133,7 +146,14 @@ async fn after_a_failed_write_the_log_writes_again_by_itself_and_shows_nothing_t
     let (path, away) = (root.path().join("log"), root.path().join("away"));
     let (tail, _) = Storage::tail(0);
     let watermark = Arc::new(Watermark::new(root.path().to_owned(), Some(0)));
-    let log = Embedded::open(&settings(&path), &Machine::default(), Clock::system(), tail.clone(), watermark);
+    let log = Embedded::open(
+        &settings(&path),
+        &Machine::default(),
+        Clock::system(),
+        mesh_base::Chance::system(),
+        tail.clone(),
+        watermark,
+    );
     let log: Arc<dyn StoragePlugin> = Arc::new(log.expect("opens"));
     let limits = StorageLimits { partitions: 1, topics: 10, rules: TopicRules::default() };
     let storage = Storage::new(log.clone(), tail, limits, None, &Signals::new()).expect("no topics");
@@ -183,7 +203,14 @@ async fn after_a_failed_write_the_log_writes_again_by_itself_and_shows_nothing_t
     drop((storage, log));
     let (tail, _) = Storage::tail(0);
     let watermark = Arc::new(Watermark::new(root.path().to_owned(), Some(0)));
-    let log = Embedded::open(&settings(&path), &Machine::default(), Clock::system(), tail, watermark);
+    let log = Embedded::open(
+        &settings(&path),
+        &Machine::default(),
+        Clock::system(),
+        mesh_base::Chance::system(),
+        tail,
+        watermark,
+    );
     let log: Arc<dyn StoragePlugin> = Arc::new(log.expect("opens"));
     assert_eq!(read(&log), stored, "nor after a restart");
 }

@@ -88,7 +88,7 @@ impl Opened {
         let positions = Positions::open(&settings, &machine, &signals).expect("opens");
         let driver = LocalMeta::open(&LocalMetaSettings::at(root.join("meta")), &machine).expect("opens");
         let meta = MetaStore::new(Arc::new(driver), Clock::system(), &signals);
-        let writer = Writer::new(&instance);
+        let writer = Writer::new(&instance, &mesh_base::Chance::system());
         let subscriptions = ClusterSubscriptionStore::load(&meta, &writer).await.expect("loads");
         let identities = IdentityStore::new(&meta, &writer);
         Self { data_dir, instance, positions, subscriptions, identities, meta }

@@ -120,7 +120,7 @@ async fn numbers_are_random_reserved_and_given_back() {
         let mut numbers = HashSet::new();
         for _ in 0..50 {
             let number = identities.new_group_number(&group("g")).await.expect("a number");
-            assert!(number >= 1 << 32 && number < 1 << 63, "{name}: {number}");
+            assert!((1 << 32..1 << 63).contains(&number), "{name}: {number}");
             assert!(numbers.insert(number), "{name}: {number} twice");
         }
         let number = *numbers.iter().next().expect("fifty of them");
