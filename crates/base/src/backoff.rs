@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::Chance;
+
 /// A doubling wait between `first` and `max`, with a symmetric jitter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
@@ -31,9 +33,9 @@ impl Backoff {
         self.base(attempt).mul_f64(factor)
     }
 
-    /// [`Backoff::delay`] with a random place in the range.
-    pub fn random_delay(&self, attempt: u32) -> Duration {
-        self.delay(attempt, rand::random::<f64>())
+    /// [`Backoff::delay`] with a place in the range that is left to chance.
+    pub fn random_delay(&self, attempt: u32, chance: &Chance) -> Duration {
+        self.delay(attempt, chance.share())
     }
 }
 

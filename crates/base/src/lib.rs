@@ -1,9 +1,10 @@
-//! Mechanisms without a domain noun: the clock, named tasks, backoff, the one backend error, the
+//! Mechanisms without a domain noun: the clock, chance, named tasks, backoff, the one backend error, the
 //! drop-guard lease, the map for readers and the metric registry. An operator recognises none of these types; everything
 //! in the project may use them and they use nothing of ours.
 
 mod backend;
 mod backoff;
+mod chance;
 mod clock;
 mod lease;
 mod range;
@@ -13,6 +14,7 @@ mod tasks;
 
 pub use backend::{BackendError, BackendErrorKind};
 pub use backoff::Backoff;
+pub use chance::Chance;
 pub use clock::{Clock, UnixMillis};
 pub use lease::Lease;
 pub use range::Range;

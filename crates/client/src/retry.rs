@@ -72,6 +72,12 @@ impl RetryPolicy {
     }
 }
 
+/// Any part of a jitter, from 0.0 up to 1.0.
+#[expect(clippy::disallowed_methods, reason = "the one place of this library that draws from the system")]
+pub(crate) fn chance() -> f64 {
+    rand::random()
+}
+
 /// A time that can be added to any instant: at most a year, which is as good as for ever.
 pub(crate) fn bounded(time: Duration) -> Duration {
     time.min(Duration::from_secs(365 * 24 * 3_600))
@@ -105,7 +111,7 @@ impl Retries {
             return Err(error);
         }
         self.failures = self.failures.saturating_add(1);
-        let delay = self.policy.delay(self.failures, error.retry_after(), rand::random());
+        let delay = self.policy.delay(self.failures, error.retry_after(), chance());
         if delay >= self.left() {
             return Err(error);
         }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::{
     Delivery, Error, RetryPolicy,
-    retry::bounded,
+    retry::{bounded, chance},
     sse::{Lines, Said},
     transport::{Call, Transport, encode},
 };
@@ -177,7 +177,7 @@ impl DeliveryStream {
         }
         self.failures = self.failures.saturating_add(1);
         let since = *self.troubled_since.get_or_insert(now);
-        let open_at = now + self.retry.delay(self.failures, error.retry_after(), rand::random());
+        let open_at = now + self.retry.delay(self.failures, error.retry_after(), chance());
         self.state = State::Closed { open_at: Some(open_at) };
         if self.retry.most_retries == 0 || open_at.duration_since(since) > self.retry.deadline {
             self.troubled_since = None;

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use mesh_base::{BackendError, Clock, Stop, Tasks, UnixMillis};
+use mesh_base::{BackendError, Chance, Clock, Stop, Tasks, UnixMillis};
 use mesh_frame::{ClientId, Epoch, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::{
@@ -89,6 +89,8 @@ pub struct DeliveryLimits {
 pub struct Foundations {
     /// Time.
     pub clock: Clock,
+    /// Chance.
+    pub chance: Chance,
     /// The log.
     pub storage: Storage,
     /// Cursors and ledger.
@@ -99,6 +101,10 @@ pub struct Foundations {
     pub topology: DeliveryTopology,
     /// The name of this instance.
     pub instance: mesh_frame::InstanceId,
+    /// The key of the MAC of delivery ids.
+    pub delivery_id_key: [u8; 32],
+    /// The count of this boot of the instance.
+    pub epoch: Epoch,
     /// Bounds.
     pub limits: DeliveryLimits,
     /// Metrics.
@@ -125,6 +131,7 @@ pub struct ReliableDispatcher(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
+    pub(crate) chance: Chance,
     pub(crate) storage: Storage,
     pub(crate) positions: Arc<Positions>,
     pub(crate) dead_letters: MetaBackedDeadLetterStore,
@@ -212,11 +219,12 @@ impl Directory {
 impl ReliableDispatcher {
     /// A dispatcher without groups; [`crate::Groups::recover`] brings them.
     pub fn new(on: Foundations) -> Self {
-        let ids = DeliveryIds::new(&on.positions.secret(), on.instance.as_str());
-        let epoch = on.positions.boots();
+        let ids = DeliveryIds::new(&on.delivery_id_key, on.instance.as_str());
         let by_topic = Arc::new(GroupsByTopic::default());
         Self(Arc::new(Inner {
             clock: on.clock,
+            operations: Operations::new(on.chance.clone()),
+            chance: on.chance,
             storage: on.storage,
             positions: on.positions,
             dead_letters: on.dead_letters,
@@ -225,7 +233,7 @@ impl ReliableDispatcher {
             limits: on.limits,
             signals: on.signals,
             ids,
-            epoch,
+            epoch: on.epoch,
             groups: RwLock::new(Directory { by_topic: by_topic.clone(), ..Directory::default() }),
             by_topic,
             clients: Clients::default(),
@@ -240,7 +248,6 @@ impl ReliableDispatcher {
             streams: Streams::new(on.stream_tasks),
             letters: Desk::default(),
             letter_times: TimeIndex::default(),
-            operations: Operations::new(),
         }))
     }
 

@@ -206,7 +206,7 @@ impl Group {
         partitions: &[Arc<Partition>],
         now: UnixMillis,
     ) -> Result<(Vec<PartitionLane>, Windows), BackendError> {
-        let terms = self.state.lock().terms;
+        let terms = self.state.lock().terms.clone();
         let (offsets, deliveries) = (positions.offsets(), positions.deliveries());
         let mut windows = Windows::default();
         let mut lanes = Vec::with_capacity(partitions.len());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mesh_base::Backoff;
+use mesh_base::{Backoff, Chance};
 pub use mesh_base::Range;
 use mesh_frame::{Epoch, Filter};
 use serde::{Deserialize, Serialize};
@@ -147,7 +147,7 @@ impl Settings {
     }
 
     /// The same as a lane obeys them.
-    pub(crate) fn terms(&self, max_outstanding: usize, epoch: Epoch) -> Terms {
+    pub(crate) fn terms(&self, max_outstanding: usize, epoch: Epoch, chance: &Chance) -> Terms {
         Terms {
             ack: self.ack,
             ack_timeout: Duration::from_millis(self.ack_timeout_ms),
@@ -159,6 +159,7 @@ impl Settings {
             ),
             max_outstanding,
             epoch,
+            chance: chance.clone(),
         }
     }
 }

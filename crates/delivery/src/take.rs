@@ -106,8 +106,10 @@ impl Inner {
             let lane = &mut lanes[(*turn + place) % number];
             let mut source = PartitionSource(&lane.partition);
             let before = lane.lane.outstanding();
-            let terms =
-                Terms { max_outstanding: self.room(group, &lane.lane, terms.max_outstanding), ..*terms };
+            let terms = Terms {
+                max_outstanding: self.room(group, &lane.lane, terms.max_outstanding),
+                ..terms.clone()
+            };
             let mut taken = lane.lane.take(&left, now, &terms, windows, &mut source, &judge);
             let added = lane.lane.outstanding().saturating_sub(before);
             self.outstanding.fetch_add(added, Ordering::AcqRel);

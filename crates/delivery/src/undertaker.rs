@@ -62,8 +62,11 @@ impl ReliableDispatcher {
         while !stop.is_signalled() {
             again.extend(std::mem::take(&mut *inner.condemned.lock()));
             if again.is_empty() || failures > 0 {
-                let pause =
-                    if failures > 0 { backoff.random_delay(failures) } else { Duration::from_secs(3_600) };
+                let pause = if failures > 0 {
+                    backoff.random_delay(failures, &inner.chance)
+                } else {
+                    Duration::from_secs(3_600)
+                };
                 tokio::select! {
                     () = stop.wait() => return,
                     () = inner.condemned_signal.notified(), if failures == 0 => {}

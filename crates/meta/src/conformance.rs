@@ -297,13 +297,16 @@ pub async fn a_watch_does_not_see_what_did_not_happen(driver: Arc<dyn MetaDriver
     // proves: MB-1
     let mut watch = ok(driver.watch("/conformance/quiet/").await);
     let key = "/conformance/quiet/k";
-    ok(driver.try_acquire(key, b"x", bytes("y")).await);
-    ok(driver.try_remove(key, b"x").await);
+    assert_eq!(ok(driver.try_acquire(key, b"x", bytes("y")).await), Swap::Stale(None));
+    assert_eq!(ok(driver.try_remove(key, b"x").await), Remove::Stale(None));
     ok(driver.delete(key).await);
     let revision = ok(driver.put(key, bytes("one")).await);
-    ok(driver.put_if_absent(key, bytes("two")).await);
-    ok(driver.try_acquire(key, b"x", bytes("y")).await);
-    ok(driver.try_remove(key, b"x").await);
+    let refused = ok(driver.put_if_absent(key, bytes("two")).await);
+    assert!(matches!(refused, PutIfAbsent::AlreadyThere(_)), "{refused:?}");
+    let refused = ok(driver.try_acquire(key, b"x", bytes("y")).await);
+    assert!(matches!(refused, Swap::Stale(Some(_))), "{refused:?}");
+    let refused = ok(driver.try_remove(key, b"x").await);
+    assert!(matches!(refused, Remove::Stale(Some(_))), "{refused:?}");
     let Remove::Removed(removed) = ok(driver.try_remove(key, b"one").await) else { panic!("it held that") };
     let key = key.to_owned();
     let put = WatchEvent::Put { key: key.clone(), value: bytes("one"), revision };

@@ -3,7 +3,8 @@
 //! One thread makes all changes. It takes what is queued, decides every comparison in the order of arrival,
 //! writes the changes as one batch, syncs it, tells the watchers and then answers: so a compare-and-set
 //! needs no lock and many writers share a device sync. When the batch cannot be written all of them fail
-//! and nobody is told of a change; when the database cannot be opened, opening fails and names its path.
+//! and nobody is told of a change. Once a second after that the thread tries whether the database takes writes again,
+//! and opens it again where that is what it takes. When it cannot be opened, opening fails and names its path.
 
 mod reader;
 mod writer;
@@ -20,7 +21,7 @@ use crate::{
     change::{self, Effect},
 };
 use reader::{BACKEND, RECORDS, Reader};
-use writer::{Command, Writer};
+use writer::{Command, Job, Writer};
 
 /// What messages call the database.
 const NAME: &str = "meta store";
@@ -50,7 +51,7 @@ impl LocalMetaSettings {
 
 /// The local driver. Dropping it writes what is queued and closes the database.
 pub struct LocalMeta {
-    commands: Option<mpsc::Sender<Command>>,
+    commands: Option<mpsc::Sender<Job>>,
     writer: Option<JoinHandle<()>>,
     reader: Arc<Reader>,
     _syncer: Syncer,
@@ -74,7 +75,15 @@ impl LocalMeta {
         let (commands, queue) = mpsc::channel(QUEUE);
         let writer = Writer::new(reader.clone());
         let thread = Tasks::thread("meta-writer", move || writer.run(queue));
-        let syncer = Syncer::spawn(db, MARK_EVERY, || {});
+        let (suspect, heal) = (db.clone(), commands.downgrade());
+        let syncer = Syncer::spawn(db, MARK_EVERY, move || {
+            if suspect.is_suspect()
+                && let Some(commands) = heal.upgrade()
+                && commands.try_send(Job::Heal).is_err()
+            {
+                tracing::trace!("the queue is full: it is told to heal the next time");
+            }
+        });
         Ok(Self { commands: Some(commands), writer: Some(thread), reader, _syncer: syncer })
     }
 
@@ -89,7 +98,7 @@ impl LocalMeta {
             || BackendError::new(BackendErrorKind::Unavailable, BACKEND, operation).with_source("closed");
         let (command, answered) = Command::new(key, rule);
         let commands = self.commands.as_ref().ok_or_else(closed)?;
-        commands.send(command).await.map_err(|_| closed())?;
+        commands.send(Job::Change(command)).await.map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?
     }
 

@@ -26,6 +26,7 @@ pub struct Versioned {
 
 /// How a first-write-wins write ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the change may not have been made"]
 pub enum PutIfAbsent {
     /// The key was free and now holds the value.
     Written(Revision),
@@ -35,6 +36,7 @@ pub enum PutIfAbsent {
 
 /// How a compare-and-set ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the change may not have been made"]
 pub enum Swap {
     /// The key held the expected value and now holds the new one.
     Swapped(Revision),
@@ -44,6 +46,7 @@ pub enum Swap {
 
 /// How a conditional removal ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the change may not have been made"]
 pub enum Remove {
     /// The key held the expected value and is free now.
     Removed(Revision),

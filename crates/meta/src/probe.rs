@@ -10,6 +10,7 @@ use crate::{MetaStore, PutIfAbsent, Remove, Swap};
 
 /// What a probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the backend may not keep its word"]
 pub enum Probe {
     /// Conditional changes hold.
     Holds,

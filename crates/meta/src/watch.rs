@@ -150,7 +150,7 @@ impl Watchers {
         watch
     }
 
-    /// Tells a change to whom it concerns. Called in the order of the changes.
+    /// Tells a change to whom it concerns, a loss to everybody. Called in the order of the changes.
     pub(crate) fn announce(&self, event: &WatchEvent) {
         let concerns = |prefix: &str| event.key().is_none_or(|key| key.starts_with(prefix));
         self.0.lock().retain(|(prefix, sender)| !concerns(prefix) || sender.send(event.clone()));

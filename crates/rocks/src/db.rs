@@ -1,22 +1,39 @@
 //! One local database: opened whole or not at all, written with a named durability, closed flushed.
 //!
-//! When the disk is full a write fails with `Full`; RocksDB resumes by itself some seconds after space
-//! was freed, and the next write succeeds. When a file is damaged, opening fails with the store's name,
-//! its path and the reason; nothing is wiped or repaired.
+//! After a write that failed RocksDB refuses every further one. When the disk was full it resumes by itself some
+//! seconds after space was freed; after any other failure, and when it does not, the database has to be closed and
+//! opened again: [`LocalDb::heal`] does that behind this handle, once a file can be written in its folder. Readers
+//! wait meanwhile. When a file is damaged, opening fails with the store's name, its path and the reason; nothing is
+//! wiped or repaired.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    time::Duration,
 };
 
 use mesh_base::{BackendError, BackendErrorKind};
+use parking_lot::RwLock;
 use rocksdb::{
     BlockBasedOptions, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode,
     Direction, IteratorMode, LogLevel, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
-use crate::{Machine, error::backend_error, marker::Marker};
+use crate::{
+    Batch, Machine,
+    batch::Kind,
+    error::{backend_error, is_no_space},
+    marker::Marker,
+};
+
+/// How often a probe of a database that ran out of space is refused, although there is space, before it is taken for
+/// one that does not resume by itself. Probes come about twice a second.
+const RESUMES_WITHIN: u32 = 40;
+/// How long closing waits for those that read. Readers that come then wait as long.
+const READERS_LEAVE_WITHIN: Duration = Duration::from_millis(250);
+/// What a probe of the folder writes.
+const PROBE_BYTES: usize = 4_096;
 
 /// What a column family holds, which decides how its files are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,15 +77,38 @@ pub enum Durability {
     Synced,
 }
 
+/// How a database came to take writes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what a reopened database holds may differ from what was in memory"]
+pub enum Healed {
+    /// It took the probe as it was.
+    Resumed,
+    /// It was closed and opened again: writes that had failed may be in it now.
+    Reopened,
+}
+
 /// An open local database.
 pub struct LocalDb {
-    db: DB,
-    name: &'static str,
-    path: PathBuf,
-    marker: Marker,
+    spec: Spec,
+    machine: Machine,
+    state: RwLock<State>,
     marked: AtomicU64,
     /// A write or a sync failed, and no write has succeeded since.
     suspect: AtomicBool,
+    /// How many probes were refused since it ran out of space.
+    refused: AtomicU32,
+}
+
+enum State {
+    Open(Open),
+    /// It was closed after a failed write and could not be opened again yet.
+    Closed(BackendError),
+}
+
+/// RocksDB's handle and the marker beside it.
+struct Open {
+    db: DB,
+    marker: Marker,
 }
 
 impl LocalDb {
@@ -79,6 +119,247 @@ impl LocalDb {
     /// file is damaged or missing or synced data was lost, `Full` or `Unavailable` when the folder
     /// cannot be written. Nothing is removed.
     pub fn open(spec: &Spec, machine: &Machine) -> Result<Self, BackendError> {
+        let open = Open::new(spec, machine)?;
+        let database = Self {
+            spec: spec.clone(),
+            machine: machine.clone(),
+            state: RwLock::new(State::Open(open)),
+            marked: AtomicU64::new(u64::MAX),
+            suspect: AtomicBool::new(false),
+            refused: AtomicU32::new(0),
+        };
+        database.sync()?;
+        Ok(database)
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &'static str {
+        self.spec.name
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        &self.spec.path
+    }
+
+    /// Whether a write or a sync has failed and no write has succeeded since.
+    pub fn is_suspect(&self) -> bool {
+        self.suspect.load(Ordering::Acquire)
+    }
+
+    /// Writes a batch as one atomic effect. Blocks; with [`Durability::Synced`] for a device sync.
+    ///
+    /// # Errors
+    /// After an error the batch may or may not come back at the next open: whoever keeps a view of the
+    /// database in memory reads it again. Further writes fail until [`LocalDb::heal`] has succeeded, or RocksDB
+    /// has resumed by itself after a full disk.
+    ///
+    /// # Panics
+    /// When the spec does not name a family of the batch.
+    pub fn write(&self, batch: &Batch, durability: Durability) -> Result<(), BackendError> {
+        let written = self.with(|open| open.write(self.spec.name, batch, durability));
+        self.suspect.store(written.is_err(), Ordering::Release);
+        written
+    }
+
+    /// Tries to make the database take writes again after one has failed: writes `probe`, synced; if that is refused
+    /// and its folder can be written, closes the database, opens it again, and writes `probe` before anything else can
+    /// be read or written. To be called about twice a second until it succeeds. Blocks.
+    ///
+    /// # Errors
+    /// It takes no writes yet. While it cannot be opened, everything else fails too.
+    pub fn heal(&self, probe: &Batch) -> Result<Healed, BackendError> {
+        if matches!(&*self.state.read(), State::Open(_)) {
+            match self.write(probe, Durability::Synced) {
+                Ok(()) => {
+                    self.refused.store(0, Ordering::Release);
+                    return Ok(Healed::Resumed);
+                }
+                Err(error) if self.resumes_by_itself(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        self.try_folder()?;
+        self.reopen(probe)?;
+        Ok(Healed::Reopened)
+    }
+
+    /// Whether RocksDB is to be left to itself: it ran out of space, and there is none or it has not had its time.
+    fn resumes_by_itself(&self, error: &BackendError) -> bool {
+        if !is_no_space(error) {
+            return false;
+        }
+        let needed = 2 * self.spec.write_buffer_bytes as u64;
+        let free = rustix::fs::statvfs(&self.spec.path).map_or(0, |disk| disk.f_bavail * disk.f_frsize);
+        free < needed || self.refused.fetch_add(1, Ordering::AcqRel) < RESUMES_WITHIN
+    }
+
+    /// Makes, syncs and removes a file in the folder: a database is not closed that could not be opened again.
+    fn try_folder(&self) -> Result<(), BackendError> {
+        let path = self.spec.path.join("PROBE");
+        let tried = fs::File::create(&path)
+            .and_then(|mut file| {
+                io::Write::write_all(&mut file, &[0; PROBE_BYTES])?;
+                file.sync_all()
+            })
+            .and_then(|()| fs::remove_file(&path));
+        tried.map_err(|error| {
+            BackendError::new(kind_of(&error), self.spec.name, "trying its folder").with_source(error)
+        })
+    }
+
+    fn reopen(&self, probe: &Batch) -> Result<(), BackendError> {
+        let busy = || BackendError::new(BackendErrorKind::Unavailable, self.spec.name, "opening again");
+        let mut state = self
+            .state
+            .try_write_for(READERS_LEAVE_WITHIN)
+            .ok_or_else(|| busy().with_source("it is being read"))?;
+        // The old handle goes first: one process can have a database open once.
+        *state = State::Closed(busy());
+        let opened = Open::new(&self.spec, &self.machine).and_then(|open| {
+            open.write(self.spec.name, probe, Durability::Synced)?;
+            Ok(open)
+        });
+        match opened {
+            Ok(open) => {
+                *state = State::Open(open);
+                self.marked.store(u64::MAX, Ordering::Release);
+                self.refused.store(0, Ordering::Release);
+                self.suspect.store(false, Ordering::Release);
+                tracing::info!(store = self.spec.name, "opened again after a failed write");
+                Ok(())
+            }
+            Err(error) => {
+                *state = State::Closed(error.copy());
+                Err(error)
+            }
+        }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Open) -> Result<T, BackendError>) -> Result<T, BackendError> {
+        match &*self.state.read() {
+            State::Open(open) => work(open),
+            State::Closed(error) => Err(error.copy()),
+        }
+    }
+
+    /// The value under `key`.
+    ///
+    /// # Errors
+    /// `Corrupt` when a checksum does not hold; never an absent value in its place.
+    pub fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, BackendError> {
+        self.with(|open| {
+            open.db
+                .get_cf(open.family(family), key)
+                .map_err(|error| backend_error(error, self.spec.name, "reading"))
+        })
+    }
+
+    /// Calls `each` with every key and value from `from` on, in order, until it answers `false` or the
+    /// keys reach `to`. `each` must not use the database.
+    ///
+    /// # Errors
+    /// `Corrupt` when a checksum does not hold.
+    pub fn scan(
+        &self,
+        family: &str,
+        from: &[u8],
+        to: Option<&[u8]>,
+        mut each: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), BackendError> {
+        let mut options = ReadOptions::default();
+        if let Some(to) = to {
+            options.set_iterate_upper_bound(to);
+        }
+        let mode = IteratorMode::From(from, Direction::Forward);
+        self.with(|open| {
+            for item in open.db.iterator_cf_opt(open.family(family), options, mode) {
+                let (key, value) = item.map_err(|error| backend_error(error, self.spec.name, "scanning"))?;
+                if !each(&key, &value) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The last key below `below`, with its value.
+    ///
+    /// # Errors
+    /// `Corrupt` when a checksum does not hold.
+    #[expect(clippy::type_complexity, reason = "a key and its value")]
+    pub fn last_below(
+        &self,
+        family: &str,
+        below: &[u8],
+    ) -> Result<Option<(Box<[u8]>, Box<[u8]>)>, BackendError> {
+        self.with(|open| {
+            let mut iterator = open.db.raw_iterator_cf(open.family(family));
+            iterator.seek_for_prev(below);
+            while iterator.valid() && iterator.key() == Some(below) {
+                iterator.prev();
+            }
+            iterator.status().map_err(|error| backend_error(error, self.spec.name, "scanning"))?;
+            Ok(iterator.item().map(|(key, value)| (key.into(), value.into())))
+        })
+    }
+
+    /// Lets compaction drop what range deletions covered, now. Blocks for as long as that takes.
+    pub fn compact(&self, family: &str, from: &[u8], to: &[u8]) {
+        if let State::Open(open) = &*self.state.read() {
+            open.db.compact_range_cf(open.family(family), Some(from), Some(to));
+        }
+    }
+
+    /// Puts everything written so far on the disk and moves the marker. Blocks for two or three device syncs,
+    /// or for none when nothing was written since. After a failed write it does nothing until a write has
+    /// succeeded: syncing a log that is in error makes RocksDB give up recovering by itself.
+    ///
+    /// # Errors
+    /// As [`LocalDb::write`].
+    pub fn sync(&self) -> Result<(), BackendError> {
+        if self.suspect.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.with(|open| {
+            let sequence = open.db.latest_sequence_number();
+            if self.marked.load(Ordering::Acquire) == sequence {
+                return Ok(());
+            }
+            if let Err(error) = open.db.flush_wal(true) {
+                self.suspect.store(true, Ordering::Release);
+                return Err(backend_error(error, self.spec.name, "syncing"));
+            }
+            open.marker.write(&self.spec.path, sequence).map_err(|error| {
+                BackendError::new(BackendErrorKind::Unavailable, self.spec.name, "marking what is synced")
+                    .with_source(error)
+            })?;
+            self.marked.store(sequence, Ordering::Release);
+            Ok(())
+        })
+    }
+
+    /// The number of the last write; `None` while it is closed after a failed one.
+    pub fn sequence(&self) -> Option<u64> {
+        match &*self.state.read() {
+            State::Open(open) => Some(open.db.latest_sequence_number()),
+            State::Closed(_) => None,
+        }
+    }
+
+    /// A numeric property of RocksDB summed over its column families, `None` when it has none of that name.
+    pub fn property(&self, name: &str, families: &[&str]) -> Option<u64> {
+        let state = self.state.read();
+        let State::Open(open) = &*state else { return None };
+        families
+            .iter()
+            .map(|family| open.db.property_int_value_cf(open.family(family), name).ok().flatten())
+            .sum()
+    }
+}
+
+impl Open {
+    fn new(spec: &Spec, machine: &Machine) -> Result<Self, BackendError> {
         let failed = |kind: BackendErrorKind, reason: String| {
             BackendError::new(kind, spec.name, "opening").with_source(format!(
                 "failed to open RocksDB {} at {}: {reason}",
@@ -86,14 +367,7 @@ impl LocalDb {
                 spec.path.display()
             ))
         };
-        let io = |error: std::io::Error| {
-            let kind = match error.kind() {
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => BackendErrorKind::Full,
-                std::io::ErrorKind::InvalidData => BackendErrorKind::Corrupt,
-                _ => BackendErrorKind::Unavailable,
-            };
-            failed(kind, error.to_string())
-        };
+        let io = |error: io::Error| failed(kind_of(&error), error.to_string());
         fs::create_dir_all(&spec.path).map_err(io)?;
         let vouched = Marker::read(&spec.path).map_err(io)?;
         if let Some(missing) = pointer_is_missing(&spec.path).map_err(io)? {
@@ -131,151 +405,43 @@ impl LocalDb {
             DB::open_cf_descriptors(&database_options(spec, machine), &spec.path, descriptors(spec, machine))
                 .map_err(|error| refused(&failed, error, spec))?;
         let marker = Marker::open(&spec.path).map_err(io)?;
-        let open = Self {
-            db,
-            name: spec.name,
-            path: spec.path.clone(),
-            marker,
-            marked: AtomicU64::new(u64::MAX),
-            suspect: AtomicBool::new(false),
-        };
-        open.sync()?;
-        Ok(open)
+        Ok(Self { db, marker })
     }
 
-    /// What messages call it.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Its folder.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// A column family named in the [`Spec`].
-    ///
-    /// # Panics
-    /// When the spec did not name it.
-    pub fn family(&self, name: &str) -> &ColumnFamily {
+    fn family(&self, name: &str) -> &ColumnFamily {
         self.db.cf_handle(name).expect("the spec names this column family")
     }
 
-    /// Writes a batch as one atomic effect. Blocks; with [`Durability::Synced`] for a device sync.
-    ///
-    /// # Errors
-    /// After an error the batch may or may not come back at the next open: whoever keeps a view of the
-    /// database in memory reads it again.
-    pub fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), BackendError> {
-        let mut options = WriteOptions::default();
-        options.set_sync(durability == Durability::Synced);
-        let written = self.db.write_opt(batch, &options);
-        self.suspect.store(written.is_err(), Ordering::Release);
-        written.map_err(|error| backend_error(error, self.name, "writing"))
-    }
-
-    /// The value under `key`.
-    ///
-    /// # Errors
-    /// `Corrupt` when a checksum does not hold; never an absent value in its place.
-    pub fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, BackendError> {
-        self.db.get_cf(self.family(family), key).map_err(|error| backend_error(error, self.name, "reading"))
-    }
-
-    /// Calls `each` with every key and value from `from` on, in order, until it answers `false` or the
-    /// keys reach `to`.
-    ///
-    /// # Errors
-    /// `Corrupt` when a checksum does not hold.
-    pub fn scan(
-        &self,
-        family: &str,
-        from: &[u8],
-        to: Option<&[u8]>,
-        mut each: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), BackendError> {
-        let mut options = ReadOptions::default();
-        if let Some(to) = to {
-            options.set_iterate_upper_bound(to);
-        }
-        let mode = IteratorMode::From(from, Direction::Forward);
-        for item in self.db.iterator_cf_opt(self.family(family), options, mode) {
-            let (key, value) = item.map_err(|error| backend_error(error, self.name, "scanning"))?;
-            if !each(&key, &value) {
-                break;
+    fn write(&self, name: &'static str, batch: &Batch, durability: Durability) -> Result<(), BackendError> {
+        let mut native = WriteBatch::default();
+        for (kind, family, key, other) in batch.each() {
+            let family = self.family(family);
+            match kind {
+                Kind::Put => native.put_cf(family, key, other),
+                Kind::Delete => native.delete_cf(family, key),
+                Kind::DeleteRange => native.delete_range_cf(family, key, other),
             }
         }
-        Ok(())
+        let mut options = WriteOptions::default();
+        options.set_sync(durability == Durability::Synced);
+        self.db.write_opt(native, &options).map_err(|error| backend_error(error, name, "writing"))
     }
+}
 
-    /// The last key below `below`, with its value.
-    ///
-    /// # Errors
-    /// `Corrupt` when a checksum does not hold.
-    #[expect(clippy::type_complexity, reason = "a key and its value")]
-    pub fn last_below(
-        &self,
-        family: &str,
-        below: &[u8],
-    ) -> Result<Option<(Box<[u8]>, Box<[u8]>)>, BackendError> {
-        let mut iterator = self.db.raw_iterator_cf(self.family(family));
-        iterator.seek_for_prev(below);
-        while iterator.valid() && iterator.key() == Some(below) {
-            iterator.prev();
+fn kind_of(error: &io::Error) -> BackendErrorKind {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            BackendErrorKind::Full
         }
-        iterator.status().map_err(|error| backend_error(error, self.name, "scanning"))?;
-        Ok(iterator.item().map(|(key, value)| (key.into(), value.into())))
-    }
-
-    /// Lets compaction drop what range deletions covered, now. Blocks for as long as that takes.
-    pub fn compact(&self, family: &str, from: &[u8], to: &[u8]) {
-        self.db.compact_range_cf(self.family(family), Some(from), Some(to));
-    }
-
-    /// Puts everything written so far on the disk and moves the marker. Blocks for two or three device syncs,
-    /// or for none when nothing was written since. After a failed write it does nothing until a write has
-    /// succeeded: syncing a log that is in error makes RocksDB give up recovering by itself.
-    ///
-    /// # Errors
-    /// As [`LocalDb::write`].
-    pub fn sync(&self) -> Result<(), BackendError> {
-        if self.suspect.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let sequence = self.db.latest_sequence_number();
-        if self.marked.load(Ordering::Acquire) == sequence {
-            return Ok(());
-        }
-        if let Err(error) = self.db.flush_wal(true) {
-            self.suspect.store(true, Ordering::Release);
-            return Err(backend_error(error, self.name, "syncing"));
-        }
-        self.marker.write(&self.path, sequence).map_err(|error| {
-            BackendError::new(BackendErrorKind::Unavailable, self.name, "marking what is synced")
-                .with_source(error)
-        })?;
-        self.marked.store(sequence, Ordering::Release);
-        Ok(())
-    }
-
-    /// The number of the last write.
-    pub fn sequence(&self) -> u64 {
-        self.db.latest_sequence_number()
-    }
-
-    /// A numeric property of RocksDB summed over its column families, `None` when it has none of that name.
-    pub fn property(&self, name: &str, families: &[&str]) -> Option<u64> {
-        families
-            .iter()
-            .map(|family| self.db.property_int_value_cf(self.family(family), name).ok().flatten())
-            .sum()
+        io::ErrorKind::InvalidData => BackendErrorKind::Corrupt,
+        _ => BackendErrorKind::Unavailable,
     }
 }
 
 impl Drop for LocalDb {
     fn drop(&mut self) {
         if let Err(error) = self.sync() {
-            tracing::warn!(store = self.name, error = %error.chain(), "could not sync at close");
+            tracing::warn!(store = self.spec.name, error = %error.chain(), "could not sync at close");
         }
     }
 }
@@ -302,7 +468,7 @@ fn source_text(error: &BackendError) -> String {
 }
 
 /// RocksDB makes a new, empty database when only its pointer file is gone. Says what else is there.
-fn pointer_is_missing(path: &Path) -> std::io::Result<Option<String>> {
+fn pointer_is_missing(path: &Path) -> io::Result<Option<String>> {
     if path.join("CURRENT").exists() {
         return Ok(None);
     }

@@ -6,9 +6,11 @@
 
 mod audit_events;
 mod build;
+mod capabilities;
 mod data_dir;
 mod document;
 mod gate;
+mod identity;
 mod key_fetcher;
 mod serve;
 

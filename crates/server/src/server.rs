@@ -15,7 +15,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
 };
-use mesh_base::{Backoff, Clock, Counter, Gauge, Signals, Stop, Tasks};
+use mesh_base::{Backoff, Chance, Clock, Counter, Gauge, Signals, Stop, Tasks};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -47,6 +47,8 @@ pub struct HttpServerSettings {
     pub drain_timeout: Duration,
     /// Its TLS; `None`: it speaks plainly.
     pub tls: Option<Arc<Tls>>,
+    /// Where the jitter of its waits comes from.
+    pub chance: Chance,
 }
 
 impl HttpServerSettings {
@@ -66,6 +68,7 @@ impl HttpServerSettings {
             patience,
             drain_timeout: Duration::from_secs(20),
             tls: None,
+            chance: Chance::system(),
         }
     }
 }
@@ -236,7 +239,7 @@ async fn accept<A: Answers>(
                     tracing::warn!(server = settings.name, %error, "cannot accept connections; trying again");
                 }
                 tokio::select! {
-                    () = tokio::time::sleep(backoff.random_delay(failures)) => {}
+                    () = tokio::time::sleep(backoff.random_delay(failures, &settings.chance)) => {}
                     () = stop.wait() => return,
                 }
             }

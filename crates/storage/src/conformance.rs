@@ -319,6 +319,49 @@ pub async fn concurrent_appends_share_no_offset(subject: &dyn Subject) {
     assert_eq!(rig.read(&partition, 0).len(), 500);
 }
 
+/// What still holds a partition of a deleted topic can neither append to it nor read from it; an append with one item
+/// for such a partition stores none of its items.
+pub async fn a_deleted_topic_takes_nothing_and_shows_nothing(subject: &dyn Subject) {
+    let rig = Rig::open(subject, 1 << 20);
+    let gone = rig.topic().await.partitions()[0].clone();
+    rig.append(&gone, &["1"]).await;
+    let other = TopicName::new("other").expect("a legal name");
+    let other = rig.storage.ensure_topic(&other, true, None).await.expect("a topic");
+    let stays = other.partitions()[0].clone();
+    let name = TopicName::new("t").expect("a legal name");
+    assert!(rig.plugin.delete_topic(&name).expect("deleted"));
+    for items in [vec![item(&gone, "2")], vec![item(&stays, "3"), item(&gone, "4")]] {
+        let refused = rig.storage.appended(rig.plugin.append(items.into())).await;
+        assert_eq!(refused.expect_err("the topic is gone").kind(), BackendErrorKind::Refused);
+    }
+    assert_eq!(rig.plugin.read(&gone, Offset(0), ALL).expect("read").len(), 0);
+    assert_eq!(rig.plugin.bytes(&gone).expect("counted"), 0);
+    assert_eq!(rig.read(&stays, 0), [""; 0], "an append is one effect");
+    rig.append(&stays, &["5"]).await;
+    assert_eq!(rig.read(&stays, 0), ["5"]);
+    assert!(!rig.plugin.set_topic(&name, &TopicSettings::default()).expect("there is none"));
+    assert!(rig.plugin.add_partitions(&name, 9).expect("there is none").is_none());
+}
+
+/// After its end a log takes no appends and makes no topics; it says that it is not available, and does not keep who
+/// asked waiting.
+pub async fn a_closed_log_refuses_what_is_appended_or_made(subject: &dyn Subject) {
+    let rig = Rig::open(subject, 1 << 20);
+    let partition = rig.topic().await.partitions()[0].clone();
+    rig.append(&partition, &["1"]).await;
+    rig.plugin.close();
+    for items in [vec![item(&partition, "2")], vec![item(&partition, "3"), item(&partition, "4")]] {
+        let refused = rig.storage.appended(rig.plugin.append(items.into())).await;
+        assert_eq!(refused.expect_err("it is closed").kind(), BackendErrorKind::Unavailable);
+    }
+    let other = TopicName::new("other").expect("a legal name");
+    let refused = rig.plugin.create_topic(&other, 1, &TopicSettings::default());
+    assert_eq!(refused.expect_err("it is closed").kind(), BackendErrorKind::Unavailable);
+    let refused = rig.plugin.add_partitions(partition.topic(), 9);
+    assert_eq!(refused.expect_err("it is closed").kind(), BackendErrorKind::Unavailable);
+    rig.plugin.close();
+}
+
 /// Runs every rule on a subject of its own.
 #[macro_export]
 macro_rules! storage_conformance {
@@ -336,6 +379,8 @@ macro_rules! storage_conformance {
             the_end_can_be_raised,
             a_small_tail_cache_loses_nothing,
             concurrent_appends_share_no_offset,
+            a_deleted_topic_takes_nothing_and_shows_nothing,
+            a_closed_log_refuses_what_is_appended_or_made,
         );
     };
     (@rules $subject:expr; $($rule:ident,)*) => {

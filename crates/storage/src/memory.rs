@@ -7,12 +7,12 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use arc_swap::ArcSwap;
-use mesh_base::{BackendError, BackendErrorKind, Clock, Counter, Signals, UnixMillis};
+use mesh_base::{BackendError, BackendErrorKind, Chance, Clock, Counter, Signals, UnixMillis};
 use mesh_frame::{Event, Offset, Record, TopicName};
 use parking_lot::Mutex;
 
@@ -21,6 +21,9 @@ use crate::{
     PartitionCount, PartitionInfo, ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo,
     TopicSettings, signals::StorageSignals,
 };
+
+/// What messages call it.
+const NAME: &str = "memory";
 
 /// The bound a new in-memory log has: 256 MiB.
 const BOUND_BYTES: u64 = 256 << 20;
@@ -34,6 +37,7 @@ const MOST_DROPPED: u64 = 256 << 10;
 #[derive(Debug)]
 pub struct Memory {
     clock: Clock,
+    chance: Chance,
     tail: Arc<Tail>,
     bound_bytes: u64,
     bytes: AtomicU64,
@@ -41,6 +45,7 @@ pub struct Memory {
     shrinking: Mutex<()>,
     dropped: Counter,
     catalog: Mutex<Catalog>,
+    closed: AtomicBool,
     /// By the key of their partition. Read for every event: readers must not take turns. Replaced by whoever holds
     /// `catalog`.
     logs: ArcSwap<Vec<Arc<Mutex<Log>>>>,
@@ -65,23 +70,33 @@ struct Log {
     end: u64,
     bytes: u64,
     last_accepted: u64,
+    /// Its topic was deleted.
+    deleted: bool,
 }
 
 impl Memory {
     /// An empty log. `tail` is told of every append.
-    pub fn new(clock: Clock, tail: Arc<Tail>, signals: &Signals) -> Self {
-        Self::with_bound(clock, tail, BOUND_BYTES, StorageSignals::new(signals).dropped_memory)
+    pub fn new(clock: Clock, chance: Chance, tail: Arc<Tail>, signals: &Signals) -> Self {
+        Self::with_bound(clock, chance, tail, BOUND_BYTES, StorageSignals::new(signals).dropped_memory)
     }
 
-    pub(crate) fn with_bound(clock: Clock, tail: Arc<Tail>, bound_bytes: u64, dropped: Counter) -> Self {
+    pub(crate) fn with_bound(
+        clock: Clock,
+        chance: Chance,
+        tail: Arc<Tail>,
+        bound_bytes: u64,
+        dropped: Counter,
+    ) -> Self {
         Self {
             clock,
+            chance,
             tail,
             bound_bytes,
             bytes: AtomicU64::new(0),
             shrinking: Mutex::default(),
             dropped,
             catalog: Mutex::default(),
+            closed: AtomicBool::new(false),
             logs: ArcSwap::default(),
         }
     }
@@ -90,7 +105,16 @@ impl Memory {
         self.logs.load().get(key as usize).cloned().ok_or_else(no_partition)
     }
 
+    fn check_open(&self, operation: &'static str) -> Result<(), BackendError> {
+        if !self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(BackendError::new(BackendErrorKind::Unavailable, NAME, operation)
+            .with_source("the log is closed"))
+    }
+
     fn append_now(&self, mut items: Items) -> Appended {
+        self.check_open("appending")?;
         let appended = match items.pop() {
             Some(item) if items.is_empty() => self.append_one(item),
             last => {
@@ -109,6 +133,7 @@ impl Memory {
         let now = self.clock.now().0;
         let logs = self.logs.load();
         let mut log = logs.get(partition.key() as usize).ok_or_else(no_partition)?.lock();
+        log.check_topic()?;
         let record = log.push(event, now);
         let offset = record.offset();
         self.bytes.fetch_add(record.weight() as u64, Ordering::AcqRel);
@@ -125,6 +150,7 @@ impl Memory {
         keys.dedup();
         let logs = keys.iter().map(|key| self.log(*key)).collect::<Result<Vec<_>, _>>()?;
         let mut guards: Vec<_> = logs.iter().map(|log| log.lock()).collect();
+        guards.iter().try_for_each(|log| log.check_topic())?;
         let mut fresh: Vec<Fresh> = keys.iter().map(|_| Fresh::default()).collect();
         let mut offsets = Offsets::with_capacity(items.len());
         let now = self.clock.now().0;
@@ -175,6 +201,14 @@ impl Memory {
 }
 
 impl Log {
+    fn check_topic(&self) -> Result<(), BackendError> {
+        if !self.deleted {
+            return Ok(());
+        }
+        Err(BackendError::new(BackendErrorKind::Refused, NAME, "appending")
+            .with_source("the topic was deleted"))
+    }
+
     fn push(&mut self, event: Event, now: u64) -> Arc<LogRecord> {
         self.last_accepted = self.last_accepted.max(now);
         let record = Record { event, accepted_at_ms: self.last_accepted };
@@ -201,17 +235,19 @@ impl Log {
 }
 
 fn no_partition() -> BackendError {
-    BackendError::new(BackendErrorKind::Refused, "memory", "finding a partition")
+    BackendError::new(BackendErrorKind::Refused, NAME, "finding a partition")
 }
 
 impl StoragePlugin for Memory {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            name: "memory",
+            name: NAME,
             survives_kill: false,
             survives_power_loss: false,
             partition_count: PartitionCount::Known,
             shared: false,
+            deduplication: true,
+            retention_by_groups: true,
         }
     }
 
@@ -225,6 +261,7 @@ impl StoragePlugin for Memory {
         partitions: u32,
         settings: &TopicSettings,
     ) -> Result<CreateTopic, BackendError> {
+        self.check_open("creating a topic")?;
         let mut catalog = self.catalog.lock();
         if let Some(there) = catalog.topics.get(name) {
             return Ok(CreateTopic::AlreadyThere(there.clone()));
@@ -232,7 +269,7 @@ impl StoragePlugin for Memory {
         let first = self.more_logs(partitions);
         let info = TopicInfo {
             name: name.clone(),
-            incarnation: crate::embedded::new_incarnation()?,
+            incarnation: crate::embedded::new_incarnation(&self.chance),
             partitions: (first..first + partitions)
                 .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
                 .collect(),
@@ -250,6 +287,7 @@ impl StoragePlugin for Memory {
     }
 
     fn add_partitions(&self, name: &TopicName, partitions: u32) -> Result<Option<TopicInfo>, BackendError> {
+        self.check_open("adding partitions")?;
         let mut catalog = self.catalog.lock();
         let Some(info) = catalog.topics.get_mut(name) else { return Ok(None) };
         let there = u32::try_from(info.partitions.len()).expect("fewer partitions than u32 counts");
@@ -268,6 +306,7 @@ impl StoragePlugin for Memory {
             self.bytes.fetch_sub(log.bytes, Ordering::AcqRel);
             log.records.clear();
             log.bytes = 0;
+            log.deleted = true;
             log.start = log.end;
         }
         Ok(true)
@@ -341,5 +380,7 @@ impl StoragePlugin for Memory {
         Ok(self.log(partition.key())?.lock().bytes)
     }
 
-    fn close(&self) {}
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
 }

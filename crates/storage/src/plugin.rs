@@ -37,10 +37,15 @@ pub struct Capabilities {
     pub partition_count: PartitionCount,
     /// Whether several instances can share the log.
     pub shared: bool,
+    /// Whether what was stored lately can be read back at a start, so that duplicates are told across a restart.
+    pub deduplication: bool,
+    /// Whether retention is told what groups have not done with, and keeps it.
+    pub retention_by_groups: bool,
 }
 
 /// How making a topic ended.
 #[derive(Clone, Debug)]
+#[must_use = "a topic that was there stays as it is"]
 pub enum CreateTopic {
     /// It is new, and durable.
     Created(TopicInfo),

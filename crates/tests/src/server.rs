@@ -34,6 +34,7 @@ pub struct Server {
     keys: BTreeMap<String, String>,
     environment: BTreeMap<String, String>,
     open_files: Option<u32>,
+    bears_file_limits: bool,
     has_admin_token: bool,
     ports: (u16, u16),
     child: Option<Child>,
@@ -54,6 +55,7 @@ impl Server {
             keys: BTreeMap::new(),
             environment: BTreeMap::new(),
             open_files: None,
+            bears_file_limits: false,
             has_admin_token: true,
             ports: (0, 0),
             child: None,
@@ -88,6 +90,30 @@ impl Server {
         self
     }
 
+    /// The same, made to see a limit on the size of its files as an error of the write and not as its end.
+    #[must_use]
+    pub fn bearing_file_limits(mut self) -> Self {
+        self.bears_file_limits = true;
+        self
+    }
+
+    /// Limits the size of every file that the running process writes from now on; `None` lifts the limit.
+    ///
+    /// # Errors
+    /// When there is no process, or the system refuses.
+    pub fn limit_files(&self, most_bytes: Option<u64>) -> Result<()> {
+        let pid = self.pid().context("it runs")?.to_string();
+        let most = most_bytes.map_or_else(|| "unlimited".to_owned(), |most| most.to_string());
+        // The colon leaves the hard limit as it is, so that it can be lifted again.
+        let output = std::process::Command::new("prlimit")
+            .args(["--pid", &pid, &format!("--fsize={most}:")])
+            .output()?;
+        if !output.status.success() {
+            bail!("prlimit said: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+
     /// The same without the admin token that every other server of the tests has.
     #[must_use]
     pub fn without_admin_token(mut self) -> Self {
@@ -111,13 +137,19 @@ impl Server {
         arguments.extend(self.has_admin_token.then(|| format!("-Deventmesh.admin.token={TOKEN}")));
         arguments.extend(self.keys.iter().map(|(key, value)| format!("-D{key}={value}")));
         let binary = binary();
-        let mut command = match self.open_files {
-            None => command(&binary, self.home.path()),
-            Some(most) => {
-                let mut shell = command(Path::new("/bin/sh"), self.home.path());
-                shell.arg("-c").arg(format!("ulimit -n {most}; exec \"$0\" \"$@\"")).arg(&binary);
-                shell
-            }
+        let mut before = String::new();
+        if let Some(most) = self.open_files {
+            before.push_str(&format!("ulimit -n {most}; "));
+        }
+        if self.bears_file_limits {
+            before.push_str("trap '' XFSZ; ");
+        }
+        let mut command = if before.is_empty() {
+            command(&binary, self.home.path())
+        } else {
+            let mut shell = command(Path::new("/bin/sh"), self.home.path());
+            shell.arg("-c").arg(format!("{before}exec \"$0\" \"$@\"")).arg(&binary);
+            shell
         };
         let log = OpenOptions::new().create(true).append(true).open(self.log_path())?;
         let errors: File = log.try_clone()?;

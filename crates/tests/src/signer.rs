@@ -119,6 +119,7 @@ impl Signer {
             parts.push(("@authority", authority.to_owned()));
         }
         let now = i64::try_from(Clock::system().now().0 / 1_000).unwrap_or_default();
+        #[expect(clippy::disallowed_methods, reason = "a nonce that only has to differ")]
         let nonce: u128 = rand::rng().random();
         let names: Vec<String> = parts.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let params = format!(

@@ -18,7 +18,10 @@ use mesh_rocks::Machine;
 use mesh_server::Readiness;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
-    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, RateLimitStore, Writer},
+    shared::{
+        ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore, RateLimitStore,
+        Writer,
+    },
 };
 use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, TopicRules};
 use serde_json::Value;
@@ -71,23 +74,28 @@ impl Rig {
         let folder = tempfile::tempdir().expect("a folder");
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(4 << 20);
-        let log = Arc::new(Memory::new(clock, tail.clone(), &signals));
+        let log = Arc::new(Memory::new(clock, mesh_base::Chance::system(), tail.clone(), &signals));
         let limits = StorageLimits { partitions: 1, topics: 4, rules: TopicRules::default() };
         let storage = Storage::new(log, tail, limits, None, &Signals::new()).expect("topics");
         let path = folder.path().to_owned();
         let positions = Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions");
         let store = MetaStore::new(Arc::new(MemoryMeta::new()), clock, &signals);
         let instance = InstanceId::new("one").expect("a legal name");
-        let writer = Writer::new(&instance);
+        let writer = Writer::new(&instance, &mesh_base::Chance::system());
         let subscriptions = ClusterSubscriptionStore::load(&store, &writer).await.expect("loads");
         let delivery = DeliverySignals::new(&signals);
+        let identities = IdentityStore::new(&store, &writer);
+        let identity = identities.begin(&instance, &positions).await.expect("an identity");
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
+            chance: mesh_base::Chance::system(),
             storage: storage.clone(),
             positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),
             topology: DeliveryTopology::LocalStickyPull,
             instance,
+            delivery_id_key: identity.delivery_id_key,
+            epoch: identity.epoch,
             stream_tasks: Tasks::new(),
             limits: DeliveryLimits {
                 stream_unread: Duration::from_secs(30),
@@ -100,7 +108,7 @@ impl Rig {
             signals: delivery.clone(),
         });
         dispatcher.show_lag(&signals);
-        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), true);
+        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), identities, true);
         groups.recover().await.expect("nothing to bring back");
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, records| told.appended(topic, records)));

@@ -70,8 +70,11 @@ impl Lane {
                 self.condemn(offset, EndReason::AttemptsExhausted, now, &mut PositionBatch::new());
             }
             RowState::InFlight if row.by_stream => {
-                let due =
-                    if row.attempt <= 1 { now } else { now.plus(terms.backoff.random_delay(row.attempt)) };
+                let due = if row.attempt <= 1 {
+                    now
+                } else {
+                    now.plus(terms.backoff.random_delay(row.attempt, &terms.chance))
+                };
                 self.entries.insert(offset, entry);
                 self.wait(offset, due, now);
             }

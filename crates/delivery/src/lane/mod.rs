@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use mesh_base::{Backoff, UnixMillis};
+use mesh_base::{Backoff, Chance, UnixMillis};
 use mesh_frame::{Epoch, Incarnation, Offset};
 use mesh_state::positions::{Cursor, EndReason, LaneKey, PositionBatch, Row, RowState};
 use mesh_storage::{Cached, LogRecord};
@@ -47,7 +47,7 @@ pub enum AckMode {
 }
 
 /// The settings of a group that a lane obeys.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Terms {
     /// When a delivery is done.
     pub ack: AckMode,
@@ -61,6 +61,8 @@ pub struct Terms {
     pub max_outstanding: usize,
     /// The epoch of this owner, written into rows.
     pub epoch: Epoch,
+    /// Where the jitter of waits comes from.
+    pub chance: Chance,
 }
 
 /// What is in flight per member, over all lanes of a group.

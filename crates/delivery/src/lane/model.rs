@@ -110,6 +110,7 @@ impl Model {
             backoff: Backoff::new(Duration::from_millis(10), Duration::from_millis(80), 0.2),
             max_outstanding: random.random_range(2..20),
             epoch: Epoch(1),
+            chance: Chance::seeded(seed),
         };
         let now = UnixMillis(1_000_000);
         let mut windows = Windows::default();

@@ -78,7 +78,7 @@ impl Lane {
         batch: &mut PositionBatch,
     ) -> Settled {
         let Some(entry) = self.live(offset, serial, Of::Newest) else { return Settled::Unknown };
-        let delay = delay.unwrap_or_else(|| terms.backoff.random_delay(entry.row.attempt));
+        let delay = delay.unwrap_or_else(|| terms.backoff.random_delay(entry.row.attempt, &terms.chance));
         self.fail(offset.0, error, now.plus(delay), now, terms, windows, batch);
         let entry = &self.entries[&offset.0];
         if matches!(entry.phase, Phase::Condemned(_)) {
@@ -212,7 +212,8 @@ impl Lane {
             // One before it of its key may have withdrawn it.
             let Some(entry) = self.entries.get(&offset).filter(|entry| written(entry)) else { continue };
             let attempt = entry.row.attempt;
-            let due = if attempt <= 1 { now } else { now.plus(terms.backoff.random_delay(attempt)) };
+            let due =
+                if attempt <= 1 { now } else { now.plus(terms.backoff.random_delay(attempt, &terms.chance)) };
             self.fail(offset, LastError::StreamClosed, due, now, terms, windows, batch);
             let row = self.entries[&offset].row.clone();
             self.stage_put(batch, offset, row);

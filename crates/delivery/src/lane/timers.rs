@@ -36,7 +36,7 @@ impl Lane {
             let (at, attempt) = (entry.row.at, entry.row.attempt);
             match entry.phase {
                 Phase::Held => {
-                    let due = at.plus(terms.backoff.random_delay(attempt));
+                    let due = at.plus(terms.backoff.random_delay(attempt, &terms.chance));
                     self.fail(offset, LastError::DeadlinePassed, due, now, terms, windows, batch);
                 }
                 Phase::Waiting => self.wait(offset, at.min(now), now),

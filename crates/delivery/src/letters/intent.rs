@@ -71,7 +71,7 @@ impl ReliableDispatcher {
             for attempt in &intent.record.attempts {
                 gone += self.0.settle_attempt(&instance, attempt).await?.gone;
             }
-            self.0.dead_letters.end_intent(&instance, &intent).await?;
+            let _outcome = self.0.dead_letters.end_intent(&instance, &intent).await?;
         }
         Ok(gone)
     }
@@ -102,7 +102,7 @@ impl Inner {
         if turn.stale {
             let intent = self.intend(turn, None).await?;
             if turn.unsure.is_empty() {
-                self.dead_letters.end_intent(&self.instance, &intent).await?;
+                let _outcome = self.dead_letters.end_intent(&self.instance, &intent).await?;
             }
             turn.stale = false;
         }

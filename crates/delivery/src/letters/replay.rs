@@ -206,7 +206,7 @@ impl Replaying {
             self.tell((!left.is_empty()).then_some(LettersError::Meta(error)));
             failures += 1;
             tokio::select! {
-                () = tokio::time::sleep(backoff.random_delay(failures)) => {}
+                () = tokio::time::sleep(backoff.random_delay(failures, &inner.chance)) => {}
                 () = stop.wait() => return,
             }
         }
@@ -242,7 +242,7 @@ impl Replaying {
         match failed {
             Some(error) => Err(error),
             None => {
-                self.inner.dead_letters.end_intent(&self.inner.instance, intended).await?;
+                let _outcome = self.inner.dead_letters.end_intent(&self.inner.instance, intended).await?;
                 self.turn.stale = false;
                 Ok(())
             }

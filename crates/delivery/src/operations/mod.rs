@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use mesh_base::{BackendError, BackendErrorKind, Backoff, Tasks};
+use mesh_base::{BackendError, BackendErrorKind, Backoff, Chance, Tasks};
 use mesh_frame::{ClientId, TenantId, TopicName};
 use mesh_state::shared::GroupId;
 use parking_lot::Mutex;
@@ -47,18 +47,20 @@ pub(crate) struct Operations {
     pub(crate) clients: Locks<(TenantId, ClientId)>,
     pub(crate) groups: Locks<GroupId>,
     under_way: Arc<Semaphore>,
+    chance: Chance,
     recovered: AtomicBool,
     /// What was begun for a request and is finished without it.
     pub(crate) tasks: Tasks,
 }
 
 impl Operations {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(chance: Chance) -> Self {
         Self {
             topics: Locks::default(),
             clients: Locks::default(),
             groups: Locks::default(),
             under_way: Arc::new(Semaphore::new(MOST_UNDER_WAY)),
+            chance,
             recovered: AtomicBool::new(false),
             tasks: Tasks::new(),
         }
@@ -148,7 +150,7 @@ impl Operations {
                 Err(error) => return Err(Undecided::Refused(error)),
             }
             tokio::select! {
-                () = tokio::time::sleep(backoff.random_delay(failures)) => {}
+                () = tokio::time::sleep(backoff.random_delay(failures, &self.chance)) => {}
                 () = stop.wait() => return Err(Undecided::Stopping),
             }
         }

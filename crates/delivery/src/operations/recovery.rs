@@ -125,7 +125,7 @@ impl Groups {
             tracing::error!(group = %id, "the settings of this group are of a newer release: it is not served");
             return Ok(None);
         };
-        let terms = settings.terms(inner.limits.outstanding, inner.epoch);
+        let terms = settings.terms(inner.limits.outstanding, inner.epoch, &inner.chance);
         let GroupRecord { id: number, generation, .. } = stored.record;
         let group = Group::new(id.clone(), number, generation, topic.clone(), settings, terms);
         self.align_pull_offsets_to_ack(id, stored, &group).await?;

@@ -172,7 +172,7 @@ impl Groups {
             // Nobody stages anything without the epoch, and nobody takes without being a member.
             state.epoch = None;
             let members = std::mem::take(&mut state.members);
-            (state.settings.clone(), state.terms, members, state.limits.clone())
+            (state.settings.clone(), state.terms.clone(), members, state.limits.clone())
         };
         let result = match inner.start_anew(old, generation, starts).await {
             Ok(()) => self.name_generation(old, generation, held, asker).await,

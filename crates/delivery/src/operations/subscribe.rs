@@ -11,7 +11,7 @@ use mesh_rocks::Durability;
 use mesh_state::{
     positions::{Cursor, PositionBatch},
     shared::{
-        self, ClusterSubscriptionStore, Created, GroupId, GroupRecord, Replaced, StoredGroup,
+        self, ClusterSubscriptionStore, Created, GroupId, GroupRecord, IdentityStore, Replaced, StoredGroup,
         SubscriptionRecord, SubscriptionStore,
     },
 };
@@ -161,18 +161,20 @@ pub struct MemberView {
 pub struct Groups {
     pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) store: Arc<ClusterSubscriptionStore>,
+    pub(crate) identities: IdentityStore,
     places: Places,
     pub(crate) auto_create: bool,
 }
 
 impl Groups {
-    /// The groups that a dispatcher serves, kept in a store. `auto_create`: topics are made by the first subscribe.
+    /// The groups that a dispatcher serves, kept in a store, with numbers from `identities`. `auto_create`: topics are made by the first subscribe.
     pub fn new(
         dispatcher: ReliableDispatcher,
         store: Arc<ClusterSubscriptionStore>,
+        identities: IdentityStore,
         auto_create: bool,
     ) -> Self {
-        Self { dispatcher, store, places: Places::default(), auto_create }
+        Self { dispatcher, store, identities, places: Places::default(), auto_create }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -335,7 +337,7 @@ impl Groups {
                 let mut state = group.state.lock();
                 // They are what Meta holds, also when an answer about them was lost.
                 if state.settings != old {
-                    state.terms = old.terms(inner.limits.outstanding, inner.epoch);
+                    state.terms = old.terms(inner.limits.outstanding, inner.epoch, &inner.chance);
                     state.settings = old.clone();
                 }
                 let others = state.members.keys().any(|client| *client != request.client);
@@ -373,15 +375,13 @@ impl Groups {
         asker: &dyn Tell,
     ) -> Result<(Arc<Group>, Membership), SubscribeError> {
         let inner = self.inner();
-        let positions = inner.positions.clone();
-        let number = tokio::task::spawn_blocking(move || positions.new_group())
-            .await
-            .map_err(|error| gone("making a group", error))?
-            .map_err(LedgerUnavailable::from)?;
-        let terms = settings.terms(inner.limits.outstanding, inner.epoch);
+        // First: a start that is not one reserves no number.
+        let starts = self.resolve(topic, &request.start).await?;
+        let number = self.identities.new_group_number(id).await.map_err(SubscribeError::Meta)?;
+        let terms = settings.terms(inner.limits.outstanding, inner.epoch, &inner.chance);
         let group = Group::new(id.clone(), number, 0, topic.clone(), settings.clone(), terms);
         let mut batch = PositionBatch::new();
-        for (partition, offset) in self.resolve(topic, &request.start).await? {
+        for (partition, offset) in starts {
             let partition = topic.partition(partition).expect("resolved from this topic");
             let cursor = Cursor { next_to_read: offset, incarnation: topic.incarnation() };
             batch.put_cursor(group.lane_key(&partition), cursor);
@@ -571,12 +571,6 @@ impl Groups {
 
 fn new_subscription() -> SubscriptionId {
     SubscriptionId::new(&uuid::Uuid::new_v4().to_string()).expect("a UUID is a legal id")
-}
-
-fn gone(operation: &'static str, error: tokio::task::JoinError) -> LedgerUnavailable {
-    BackendError::new(mesh_base::BackendErrorKind::Unavailable, "offset store", operation)
-        .with_source(error)
-        .into()
 }
 
 /// Settings as Meta keeps them.

@@ -143,6 +143,8 @@ impl Groups {
         for member in self.store.members(id) {
             self.end_membership(id, &member, asker).await?;
         }
+        let release = || self.identities.release_group_number(group.number, id);
+        inner.operations.finish(asker, release).await?;
         Ok(members.len())
     }
 

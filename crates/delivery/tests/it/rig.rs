@@ -13,8 +13,8 @@ use mesh_rocks::Machine;
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{
-        ClusterSubscriptionStore, DeadLetter, DeadLetterKeys, DeadLetterStore, MetaBackedDeadLetterStore,
-        Writer,
+        ClusterSubscriptionStore, DeadLetter, DeadLetterKeys, DeadLetterStore, IdentityStore,
+        MetaBackedDeadLetterStore, Writer,
     },
 };
 use mesh_storage::{AppendItem, Memory, Storage, StorageLimits, TopicRules, faulty::Faulty};
@@ -101,7 +101,12 @@ impl Rig {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Clock::system();
         let (tail, announcements) = Storage::tail(4 << 20);
-        let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &Signals::new()))));
+        let log = Arc::new(Faulty::new(Arc::new(Memory::new(
+            clock,
+            mesh_base::Chance::system(),
+            tail.clone(),
+            &Signals::new(),
+        ))));
         let limits = StorageLimits { partitions, topics: 100, rules: TopicRules::default() };
         let storage = Storage::new(log.clone(), tail, limits, None, &Signals::new()).expect("topics");
         let meta = FaultyMeta::new(Arc::new(MemoryMeta::new()));
@@ -134,22 +139,27 @@ impl Rig {
             Positions::open(&PositionsSettings { path }, &Machine::default(), &signals).expect("positions");
         let store = MetaStore::new(meta.clone(), clock, &signals).with_time_limit(Duration::from_millis(300));
         let instance = InstanceId::new("one").expect("a legal name");
-        let writer = Writer::new(&instance);
+        let writer = Writer::new(&instance, &mesh_base::Chance::system());
         let subscriptions = Arc::new(ClusterSubscriptionStore::load(&store, &writer).await.expect("loads"));
         let tasks = Tasks::new();
         let delivery = DeliverySignals::new(&signals);
+        let identities = IdentityStore::new(&store, &writer);
+        let identity = identities.begin(&instance, &positions).await.expect("an identity");
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
+            chance: mesh_base::Chance::system(),
             storage: storage.clone(),
             positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),
             topology: DeliveryTopology::LocalStickyPull,
             instance,
+            delivery_id_key: identity.delivery_id_key,
+            epoch: identity.epoch,
             limits,
             signals: delivery.clone(),
             stream_tasks: tasks.clone(),
         });
-        let groups = Groups::new(dispatcher.clone(), subscriptions, true);
+        let groups = Groups::new(dispatcher.clone(), subscriptions, identities, true);
         *listener.lock() = Some(dispatcher.clone());
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
         tasks.spawn("waker", dispatcher.clone().wake_marked(tasks.stop()));
@@ -177,7 +187,8 @@ impl Rig {
     /// The ledger of dead letters beside the dispatcher.
     fn ledger(&self) -> MetaBackedDeadLetterStore {
         let store = MetaStore::new(self.meta.clone(), self.clock, &Signals::new());
-        let writer = Writer::new(&InstanceId::new("beside").expect("a legal name"));
+        let writer =
+            Writer::new(&InstanceId::new("beside").expect("a legal name"), &mesh_base::Chance::system());
         MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll)
     }
 

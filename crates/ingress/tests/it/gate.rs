@@ -10,7 +10,7 @@ use mesh_gate::{
     TokenSettings, TopicRates,
 };
 use mesh_ingress::http::{Operation, ROUTES, Route};
-use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -450,7 +450,7 @@ impl Crowd {
 async fn after_any_mix_of_steps_every_unit_of_every_quota_is_back() {
     // covers: U105  proves: SG-6
     let seed = std::env::var("GATE_SEED").ok().and_then(|text| text.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| rand::rng().next_u64());
+    let seed: u64 = seed.unwrap_or_else(|| mesh_base::Chance::system().number());
     println!("replay with GATE_SEED={seed}");
     let guarded = Guarded::new(TenantLimits {
         connections: Some(CONNECTIONS),

@@ -18,7 +18,7 @@ use mesh_rocks::Machine;
 use mesh_server::{HttpServer, HttpServerSettings, HttpServerSignals, Readiness};
 use mesh_state::{
     positions::{Positions, PositionsSettings},
-    shared::{ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, Writer},
+    shared::{ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore, Writer},
 };
 use mesh_storage::{Memory, Storage, StorageLimits, TopicRules, faulty::Faulty};
 
@@ -66,7 +66,12 @@ impl Mesh {
         let home = tempfile::tempdir().expect("a temporary folder");
         let (clock, signals, machine) = (Clock::system(), Signals::new(), Machine::default());
         let (tail, announcements) = Storage::tail(64 << 20);
-        let log = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail.clone(), &signals))));
+        let log = Arc::new(Faulty::new(Arc::new(Memory::new(
+            clock,
+            mesh_base::Chance::system(),
+            tail.clone(),
+            &signals,
+        ))));
         let limits = StorageLimits { partitions: 1, topics: 100, rules: TopicRules::default() };
         let storage = Storage::new(log.clone(), tail, limits, None, &signals).expect("an empty log");
 
@@ -76,16 +81,21 @@ impl Mesh {
             LocalMeta::open(&LocalMetaSettings::at(home.path().join("meta")), &machine).expect("meta");
         let meta = MetaStore::new(Arc::new(driver), clock, &signals);
         let instance = InstanceId::new("test").expect("legal");
-        let writer = Writer::new(&instance);
+        let writer = Writer::new(&instance, &mesh_base::Chance::system());
         let subscriptions = ClusterSubscriptionStore::load(&meta, &writer).await.expect("an empty store");
         let tasks = Tasks::new();
+        let identities = IdentityStore::new(&meta, &writer);
+        let identity = identities.begin(&instance, &positions).await.expect("an identity");
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
+            chance: mesh_base::Chance::system(),
             storage: storage.clone(),
             positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll),
             topology: DeliveryTopology::LocalStickyPull,
             instance,
+            delivery_id_key: identity.delivery_id_key,
+            epoch: identity.epoch,
             limits: DeliveryLimits {
                 outstanding: 10_000,
                 outstanding_total: 100_000,
@@ -99,7 +109,7 @@ impl Mesh {
         });
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, count| told.appended(topic, count)));
-        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), wanted.auto_create);
+        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), identities, wanted.auto_create);
         groups.recover().await.expect("nothing to bring back");
 
         let tenant = TenantId::new("default").expect("legal");

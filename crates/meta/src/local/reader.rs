@@ -1,6 +1,7 @@
 //! How the local store lays out its records, and how they are read.
 //!
-//! `records`: key → `u64 revision, value`. `default`: `format` → one byte, `revision` → `u64`, the last change.
+//! `records`: key → `u64 revision, value`. `default`: `format` → one byte, `revision` → `u64`, the last change,
+//! `probe` → nothing, written to find out whether writes are taken again.
 //! Numbers are big-endian.
 
 use std::sync::{
@@ -10,16 +11,16 @@ use std::sync::{
 
 use bytes::Bytes;
 use mesh_base::{BackendError, BackendErrorKind};
-use mesh_rocks::{Durability, LocalDb};
-use rocksdb::WriteBatch;
+use mesh_rocks::{Batch, Durability, Healed, LocalDb};
 
-use crate::{Entry, Listing, Page, Revision, Versioned, watch::Watchers};
+use crate::{Entry, Listing, Page, Revision, Versioned, WatchEvent, watch::Watchers};
 
 /// What messages and metrics call the backend.
 pub(super) const BACKEND: &str = "meta (local)";
 /// The family of the records.
 pub(super) const RECORDS: &str = "records";
 pub(super) const REVISION: &[u8] = b"revision";
+const PROBE: &[u8] = b"probe";
 const FORMAT_KEY: &[u8] = b"format";
 const FORMAT: u8 = 1;
 /// A page ends early once its values pass this.
@@ -48,16 +49,37 @@ impl Reader {
                 ));
             }
             None => {
-                let mut batch = WriteBatch::default();
-                batch.put(FORMAT_KEY, [FORMAT]);
-                db.write(batch, Durability::Synced)?;
+                let mut batch = Batch::new();
+                batch.put("default", FORMAT_KEY, [FORMAT]);
+                db.write(&batch, Durability::Synced)?;
             }
         }
-        let revision = match db.get("default", REVISION)? {
-            None => 0,
-            Some(bytes) => u64::from_be_bytes(bytes.try_into().map_err(|_| corrupt("revision"))?),
-        };
-        Ok(Self { db, revision: AtomicU64::new(revision), watchers: Watchers::default() })
+        let revision = AtomicU64::new(stored_revision(&db)?);
+        Ok(Self { db, revision, watchers: Watchers::default() })
+    }
+
+    /// Makes a database that refused a write take writes again, if it can. One that had to be opened again may hold
+    /// changes that were answered as failed, and that nobody was told of: every watcher is told to look again.
+    pub(super) fn heal(&self) {
+        let mut probe = Batch::new();
+        probe.put("default", PROBE, []);
+        match self.db.heal(&probe) {
+            Ok(Healed::Resumed) => tracing::info!(store = self.db.name(), "it takes writes again"),
+            Ok(Healed::Reopened) => {
+                match stored_revision(&self.db) {
+                    Ok(stored) => {
+                        self.revision.fetch_max(stored, Ordering::AcqRel);
+                    }
+                    Err(error) => {
+                        tracing::error!(store = self.db.name(), error = %error.chain(), "its revision is unreadable");
+                    }
+                }
+                self.watchers.announce(&WatchEvent::Lost);
+            }
+            Err(error) => {
+                tracing::debug!(store = self.db.name(), error = %error.chain(), "it takes no writes yet");
+            }
+        }
     }
 
     pub(super) fn get(&self, key: &str) -> Result<Option<Versioned>, BackendError> {
@@ -96,6 +118,13 @@ impl Reader {
             failure.is_none()
         })?;
         failure.map_or(Ok(listing), Err)
+    }
+}
+
+fn stored_revision(db: &LocalDb) -> Result<u64, BackendError> {
+    match db.get("default", REVISION)? {
+        None => Ok(0),
+        Some(bytes) => Ok(u64::from_be_bytes(bytes.try_into().map_err(|_| corrupt("revision"))?)),
     }
 }
 

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, atomic::Ordering};
 
 use mesh_base::BackendError;
-use mesh_rocks::Durability;
-use rocksdb::WriteBatch;
+use mesh_rocks::{Batch, Durability};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -23,6 +22,14 @@ const MOST_BYTES: usize = 4 << 20;
 type Decide = Box<dyn FnOnce(Result<Option<&Versioned>, BackendError>, Revision) -> (Effect, Answer) + Send>;
 /// Answers a change once its batch was written or could not be.
 type Answer = Box<dyn FnOnce(Result<(), BackendError>) + Send>;
+
+/// What the writer is told to do.
+pub(super) enum Job {
+    /// To make a change.
+    Change(Command),
+    /// To make a database that refused a write take writes again.
+    Heal,
+}
 
 /// A change that waits for the writer.
 pub(super) struct Command {
@@ -65,15 +72,25 @@ impl Writer {
     }
 
     /// Makes changes until every sender is gone and the queue is empty.
-    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Command>) {
+    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         while let Some(first) = queue.blocking_recv() {
             let mut group = Group::default();
-            self.decide(&mut group, first);
-            while group.answers.len() < MOST_TOGETHER && group.bytes < MOST_BYTES {
-                let Ok(command) = queue.try_recv() else { break };
-                self.decide(&mut group, command);
+            let mut next = Some(first);
+            let mut heal = false;
+            while let Some(job) = next.take() {
+                match job {
+                    Job::Change(command) => self.decide(&mut group, command),
+                    // Between two groups: what a group was decided on must not change before it is written.
+                    Job::Heal => heal = true,
+                }
+                if !heal && group.answers.len() < MOST_TOGETHER && group.bytes < MOST_BYTES {
+                    next = queue.try_recv().ok();
+                }
             }
             self.finish(group);
+            if heal && self.reader.db.is_suspect() {
+                self.reader.heal();
+            }
         }
     }
 
@@ -93,16 +110,15 @@ impl Writer {
         };
         let (effect, answer) = (command.decide)(current, revision);
         group.answers.push(answer);
-        let family = self.reader.db.family(RECORDS);
         let holds = match &effect {
             Effect::Nothing => return,
             Effect::Put(value) => {
-                group.batch.put_cf(family, &command.key, encode(revision, value));
+                group.batch.put(RECORDS, &command.key, encode(revision, value));
                 group.bytes += value.len();
                 Some(Versioned { value: value.clone(), revision })
             }
             Effect::Delete => {
-                group.batch.delete_cf(family, &command.key);
+                group.batch.delete(RECORDS, &command.key);
                 None
             }
         };
@@ -118,8 +134,8 @@ impl Writer {
             Ok(())
         } else {
             let last = self.next - 1;
-            group.batch.put(REVISION, last.to_be_bytes());
-            self.reader.db.write(group.batch, Durability::Synced).map(|()| {
+            group.batch.put("default", REVISION, last.to_be_bytes());
+            self.reader.db.write(&group.batch, Durability::Synced).map(|()| {
                 self.reader.revision.store(last, Ordering::Release);
                 for event in &group.events {
                     self.reader.watchers.announce(event);
@@ -135,7 +151,7 @@ impl Writer {
 /// The changes of one batch.
 #[derive(Default)]
 struct Group {
-    batch: WriteBatch,
+    batch: Batch,
     bytes: usize,
     /// What the keys the group changed hold after it.
     pending: HashMap<String, Option<Versioned>>,

@@ -9,9 +9,9 @@ fn spec(path: &Path) -> Spec {
 }
 
 fn put(db: &LocalDb, key: &str, value: &str) {
-    let mut batch = WriteBatch::default();
-    batch.put_cf(db.family("rows"), key, value);
-    db.write(batch, Durability::Logged).expect("a write to a healthy database");
+    let mut batch = Batch::new();
+    batch.put("rows", key, value);
+    db.write(&batch, Durability::Logged).expect("a write to a healthy database");
 }
 
 fn filled() -> tempfile::TempDir {
@@ -26,7 +26,7 @@ fn filled() -> tempfile::TempDir {
 
 fn error_of(folder: &Path) -> String {
     match LocalDb::open(&spec(folder), &Machine::default()) {
-        Ok(db) => panic!("opened with sequence {}", db.sequence()),
+        Ok(db) => panic!("opened with sequence {:?}", db.sequence()),
         Err(error) => error.chain(),
     }
 }
@@ -156,4 +156,130 @@ fn a_torn_last_record_costs_only_what_was_not_synced() {
     let db = LocalDb::open(&spec(copy.path()), &Machine::default()).expect("opens");
     assert_eq!(db.get("rows", b"synced").expect("reads").as_deref(), Some(&b"1"[..]));
     assert_eq!(db.get("rows", b"tail").expect("reads"), None);
+}
+
+/// A fault that is not about space: the folder is gone from under the open database, so that RocksDB can make no new
+/// write-ahead log. Dropping it brings the folder back.
+struct FolderGone {
+    here: PathBuf,
+    away: PathBuf,
+}
+
+impl FolderGone {
+    fn from(path: &Path) -> Self {
+        let away = path.with_extension("away");
+        fs::rename(path, &away).expect("moved away");
+        Self { here: path.to_owned(), away }
+    }
+}
+
+impl Drop for FolderGone {
+    fn drop(&mut self) {
+        fs::rename(&self.away, &self.here).expect("moved back");
+    }
+}
+
+fn probe() -> Batch {
+    let mut probe = Batch::new();
+    probe.put("default", "probe", "1");
+    probe
+}
+
+/// Writes until it is refused; how many were taken.
+fn write_until_refused(db: &LocalDb) -> usize {
+    for n in 0..10_000 {
+        let mut batch = Batch::new();
+        batch.put("rows", format!("while {n:05}"), vec![7; 4_096]);
+        if db.write(&batch, Durability::Logged).is_err() {
+            return n;
+        }
+    }
+    panic!("40 MB were written without a new write-ahead log");
+}
+
+#[test]
+fn after_a_failed_write_it_heals_by_itself_once_the_cause_is_gone() {
+    // covers: U66
+    let root = tempfile::tempdir().expect("a folder");
+    let path = root.path().join("db");
+    let db = LocalDb::open(&spec(&path), &Machine::default()).expect("a new database");
+    put(&db, "before", "1");
+    let gone = FolderGone::from(&path);
+    let taken = write_until_refused(&db);
+    assert!(db.is_suspect());
+    let error = db.heal(&probe()).expect_err("its folder is gone");
+    assert_eq!(error.kind(), BackendErrorKind::Unavailable, "{}", error.chain());
+    assert_eq!(db.get("rows", b"before").expect("reads go on").as_deref(), Some(&b"1"[..]));
+    drop(gone);
+    let mut batch = Batch::new();
+    batch.put("rows", "refused", "1");
+    assert!(db.write(&batch, Durability::Logged).is_err(), "RocksDB keeps the error by itself");
+    assert_eq!(db.heal(&probe()).expect("heals"), Healed::Reopened);
+    assert!(!db.is_suspect());
+    put(&db, "after", "1");
+    db.sync().expect("syncs");
+    for n in 0..taken {
+        assert!(db.get("rows", format!("while {n:05}").as_bytes()).expect("reads").is_some(), "write {n}");
+    }
+    drop(db);
+    let db = LocalDb::open(&spec(&path), &Machine::default()).expect("opens again");
+    for key in ["before", "after"] {
+        assert!(db.get("rows", key.as_bytes()).expect("reads").is_some(), "{key}");
+    }
+    assert!(db.get("default", b"probe").expect("reads").is_some());
+}
+
+#[test]
+fn a_healthy_database_takes_the_probe_as_it_is() {
+    let folder = filled();
+    let db = LocalDb::open(&spec(folder.path()), &Machine::default()).expect("opens");
+    assert_eq!(db.heal(&probe()).expect("heals"), Healed::Resumed);
+}
+
+#[test]
+fn one_that_is_being_read_is_not_closed_and_heals_later() {
+    let root = tempfile::tempdir().expect("a folder");
+    let path = root.path().join("db");
+    let db = LocalDb::open(&spec(&path), &Machine::default()).expect("a new database");
+    put(&db, "before", "1");
+    let gone = FolderGone::from(&path);
+    write_until_refused(&db);
+    drop(gone);
+    let mut seen = 0;
+    db.scan("rows", b"", None, |_, _| {
+        if seen == 0 {
+            // From another thread: a reader must not use the database itself.
+            let refused = std::thread::scope(|scope| scope.spawn(|| db.heal(&probe())).join());
+            let refused = refused.expect("it does not panic").expect_err("somebody reads");
+            assert!(refused.chain().contains("it is being read"), "{}", refused.chain());
+        }
+        seen += 1;
+        true
+    })
+    .expect("the scan goes on");
+    assert!(seen > 1);
+    assert_eq!(db.heal(&probe()).expect("heals"), Healed::Reopened);
+}
+
+#[test]
+fn one_that_cannot_be_opened_again_says_why_and_is_tried_again() {
+    let root = tempfile::tempdir().expect("a folder");
+    let path = root.path().join("db");
+    let db = LocalDb::open(&spec(&path), &Machine::default()).expect("a new database");
+    put(&db, "before", "1");
+    db.sync().expect("syncs");
+    let gone = FolderGone::from(&path);
+    write_until_refused(&db);
+    drop(gone);
+    let manifest = file_ending(&path, "MANIFEST");
+    let whole = fs::read(&manifest).expect("the manifest");
+    fs::write(&manifest, b"rubbish").expect("damaged");
+    let error = db.heal(&probe()).expect_err("it is damaged");
+    assert_eq!(error.kind(), BackendErrorKind::Corrupt, "{}", error.chain());
+    let error = db.get("rows", b"before").expect_err("it is closed");
+    assert!(error.chain().contains("failed to open RocksDB offset store"), "{}", error.chain());
+    assert_eq!(db.sequence(), None);
+    fs::write(&manifest, whole).expect("restored");
+    assert_eq!(db.heal(&probe()).expect("heals"), Healed::Reopened);
+    assert_eq!(db.get("rows", b"before").expect("reads").as_deref(), Some(&b"1"[..]));
 }

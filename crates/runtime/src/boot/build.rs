@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mesh_admin::{AdminState, Health, HealthReport, PublishCounters, RateLimits};
-use mesh_base::{Clock, Signals, Stop, Tasks};
+use mesh_base::{Chance, Clock, Signals, Stop, Tasks};
 use mesh_delivery::{DeliveryLimits, DeliverySignals, Foundations, Groups, ReliableDispatcher};
 use mesh_frame::Limits;
 use mesh_gate::FileAuditSink;
@@ -18,8 +18,8 @@ use mesh_server::{BodyLimits, HttpServer, HttpServerSettings, HttpServerSignals,
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{
-        ClusterSubscriptionStore, DeadLetterKeys, MetaBackedDeadLetterStore, MetaBackedTaskStore,
-        RateLimitStore, SessionRegistry, Writer,
+        ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore,
+        MetaBackedTaskStore, RateLimitStore, SessionRegistry, Writer,
     },
 };
 use mesh_storage::{
@@ -29,9 +29,11 @@ use mesh_storage::{
 
 use super::{
     audit_events::AuditEvents,
+    capabilities::{check_log, check_meta},
     data_dir::DataDir,
     document::document,
     gate::{self, Files, OpenedGate},
+    identity::Beginning,
 };
 use crate::config::{Mode, Settings, settings::StorageBackend};
 
@@ -79,7 +81,7 @@ pub(super) struct Built {
 /// # Errors
 /// The component that could not be built, with the reason.
 pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Built> {
-    let clock = Clock::system();
+    let (clock, chance) = (Clock::system(), Chance::system());
     let signals = Signals::new();
 
     // Sockets first: a port that is taken leaves no trace on the disk.
@@ -93,7 +95,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     tracing::info!(%instance, data_dir = %settings.storage.data_dir.display(), mode = %mode, "instance");
 
     let machine = Machine::default();
-    let (storage, announcements) = open_log(settings, &data_dir, &machine, clock, &signals)?;
+    let (storage, announcements) = open_log(settings, &data_dir, &machine, clock, &chance, &signals)?;
+    check_log(settings, &storage.capabilities())?;
     tracing::info!(
         driver = storage.capabilities().name,
         survives_kill = storage.capabilities().survives_kill,
@@ -113,7 +116,6 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let positions = Arc::new(positions);
     tracing::info!(
         path = %path.display(),
-        boot = positions.boots().0,
         offsets = "RocksDbOffsetStore",
         deliveries = "RocksDbDeliveryStateStore",
         "positions"
@@ -123,7 +125,9 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let driver = LocalMeta::open(&LocalMetaSettings::at(&meta_path), &machine)
         .map_err(|error| anyhow::anyhow!(error.chain()))?;
     let meta = MetaStore::new(Arc::new(driver), clock, &signals);
-    let writer = Writer::new(&instance);
+    check_meta(&meta, &instance).await?;
+    tracing::info!(driver = meta.name(), "conditional changes of Meta hold");
+    let writer = Writer::new(&instance, &chance);
     let subscriptions = ClusterSubscriptionStore::load(&meta, &writer)
         .await
         .map_err(|error| anyhow::anyhow!(error.chain()))?;
@@ -142,16 +146,30 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         "meta"
     );
 
+    let identities = IdentityStore::new(&meta, &writer);
+    let identity = Beginning {
+        data_dir: &data_dir,
+        instance: &instance,
+        positions: &positions,
+        subscriptions: &subscriptions,
+        identities: &identities,
+    };
+    let identity = identity.begin().await?;
+    tracing::info!(boot = identity.epoch.0, "identity");
+
     let topology = settings.delivery.topology.context("PARTITION_OWNED_PULL needs a shared Meta store")?;
     let delivery_signals = DeliverySignals::new(&signals);
     let stream_tasks = Tasks::new();
     let dispatcher = ReliableDispatcher::new(Foundations {
         clock,
+        chance,
         storage: storage.clone(),
         positions: positions.clone(),
         dead_letters,
         topology,
         instance,
+        delivery_id_key: identity.delivery_id_key,
+        epoch: identity.epoch,
         limits: DeliveryLimits {
             outstanding: count(settings.delivery.max_outstanding),
             outstanding_total: count(settings.delivery.max_outstanding_total),
@@ -164,7 +182,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         stream_tasks: stream_tasks.clone(),
     });
     dispatcher.show_lag(&signals);
-    let groups = Groups::new(dispatcher.clone(), subscriptions.clone(), settings.topics.auto_create);
+    let groups =
+        Groups::new(dispatcher.clone(), subscriptions.clone(), identities, settings.topics.auto_create);
     tracing::info!("delivery topology={}", topology.as_str());
 
     let intake_signals = IntakeSignals::new(&signals);
@@ -273,6 +292,7 @@ fn open_log(
     data_dir: &DataDir,
     machine: &Machine,
     clock: Clock,
+    chance: &Chance,
     signals: &Signals,
 ) -> anyhow::Result<(Storage, Arc<Announcements>)> {
     let (tail, announcements) = Storage::tail(settings.storage.tail_cache_bytes);
@@ -280,7 +300,7 @@ fn open_log(
     let (plugin, watermark): (Arc<dyn StoragePlugin>, _) = match settings.storage.backend {
         StorageBackend::Memory => {
             tracing::warn!("the log is in memory: everything is gone at the end of this process");
-            (Arc::new(Memory::new(clock, tail.clone(), signals)), None)
+            (Arc::new(Memory::new(clock, chance.clone(), tail.clone(), signals)), None)
         }
         StorageBackend::Embedded => {
             let watermark = Arc::new(Watermark::new(
@@ -295,8 +315,9 @@ fn open_log(
                 );
             }
             let embedded = EmbeddedSettings { path, sync, write_buffer_bytes: LOG_WRITE_BUFFER };
-            let log = Embedded::open(&embedded, machine, clock, tail.clone(), watermark.clone())
-                .map_err(|error| anyhow::anyhow!(error.chain()))?;
+            let log =
+                Embedded::open(&embedded, machine, clock, chance.clone(), tail.clone(), watermark.clone())
+                    .map_err(|error| anyhow::anyhow!(error.chain()))?;
             (Arc::new(log), Some(watermark))
         }
     };

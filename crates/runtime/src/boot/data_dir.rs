@@ -4,17 +4,21 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::Write as _,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::{Context as _, bail};
 use mesh_frame::InstanceId;
 
-const FORMAT: &str = "eventmesh data 1\n";
+const FORMAT: &str = "eventmesh data 2\n";
+/// The format before: group numbers, the key of delivery ids and the count of boots were in the position database.
+const OLD_FORMAT: &str = "eventmesh data 1\n";
 
 /// A data directory that belongs to this process until it is dropped.
 #[derive(Debug)]
 pub(super) struct DataDir {
     path: PathBuf,
+    is_old: AtomicBool,
     _lock: File,
 }
 
@@ -42,23 +46,26 @@ impl DataDir {
                 return Err(error).with_context(|| format!("cannot lock {}", file.display()));
             }
         }
-        let taken = Self { path: path.to_owned(), _lock: lock };
-        taken.check_format()?;
-        Ok(taken)
+        let is_old = check_format(path)?;
+        Ok(Self { path: path.to_owned(), is_old: is_old.into(), _lock: lock })
     }
 
-    fn check_format(&self) -> anyhow::Result<()> {
-        let file = self.path.join("FORMAT");
-        match read(&file)? {
-            None => write(&file, FORMAT),
-            Some(found) if found == FORMAT => Ok(()),
-            Some(found) => bail!(
-                "the data directory {} has the format {:?}, this release reads {:?}",
-                self.path.display(),
-                found.trim(),
-                FORMAT.trim()
-            ),
+    /// Whether it has the format before this one still.
+    pub(super) fn is_old(&self) -> bool {
+        self.is_old.load(Ordering::Acquire)
+    }
+
+    /// Writes the present format as its marker: releases before it refuse the directory from then on. On the disk when
+    /// it returns; again it does nothing.
+    ///
+    /// # Errors
+    /// The marker cannot be written; the old one is there then.
+    pub(super) fn raise_format(&self) -> anyhow::Result<()> {
+        if self.is_old() {
+            write(&self.path.join("FORMAT"), FORMAT)?;
+            self.is_old.store(false, Ordering::Release);
         }
+        Ok(())
     }
 
     /// A folder in it.
@@ -82,6 +89,23 @@ impl DataDir {
         let id = format!("em-{}", uuid::Uuid::new_v4().simple());
         write(&file, &format!("{id}\n"))?;
         Ok(InstanceId::new(&id)?)
+    }
+}
+
+/// Whether the directory has the old format; a new one gets the present format.
+fn check_format(directory: &Path) -> anyhow::Result<bool> {
+    let file = directory.join("FORMAT");
+    match read(&file)?.as_deref() {
+        None => write(&file, FORMAT).map(|()| false),
+        Some(FORMAT) => Ok(false),
+        Some(OLD_FORMAT) => Ok(true),
+        Some(found) => bail!(
+            "the data directory {} has the format {:?}, this release reads {:?} and {:?}",
+            directory.display(),
+            found.trim(),
+            OLD_FORMAT.trim(),
+            FORMAT.trim()
+        ),
     }
 }
 
@@ -118,8 +142,8 @@ mod tests {
         let again = DataDir::take(&root).expect("free again");
         assert_eq!(again.instance(None).expect("kept"), id);
         drop(again);
-        fs::write(root.join("FORMAT"), "eventmesh data 2\n").expect("written");
-        assert!(DataDir::take(&root).expect_err("newer").to_string().contains("data 2"));
+        fs::write(root.join("FORMAT"), "eventmesh data 3\n").expect("written");
+        assert!(DataDir::take(&root).expect_err("newer").to_string().contains("data 3"));
         fs::remove_dir_all(&root).expect("removed");
     }
 }

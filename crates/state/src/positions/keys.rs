@@ -13,6 +13,7 @@ pub(crate) const LEDGER: &str = "ledger";
 /// In `default`.
 pub(crate) const FORMAT: &[u8] = b"format";
 pub(crate) const BOOTS: &[u8] = b"boots";
+/// Only in format 1: they are in Meta since.
 pub(crate) const SECRET: &[u8] = b"delivery_id_key";
 pub(crate) const NEXT_GROUP: &[u8] = b"next_group";
 pub(crate) const PROBE: &[u8] = b"probe";

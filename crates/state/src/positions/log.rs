@@ -2,7 +2,8 @@
 //!
 //! Commits are carried out in the order they were handed in, many in one write. A failed write fails it
 //! and everything behind it, and raises the **ledger epoch**: commits made from an older view are refused.
-//! While suspended the thread writes a probe twice a second; the first that succeeds opens the log again.
+//! While suspended the thread writes a probe twice a second, opening the database again where that is what it takes;
+//! the first that succeeds opens the log again. Who reads the database after that sees what is in it for good.
 
 use std::{
     sync::{
@@ -13,11 +14,10 @@ use std::{
     time::Duration,
 };
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use mesh_base::{BackendError, Counter, Gauge, Signals, Tasks};
-use mesh_rocks::{Durability, LocalDb};
+use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
+use mesh_base::{BackendError, BackendErrorKind, Counter, Gauge, Signals, Tasks};
+use mesh_rocks::{Batch, Durability, Healed, LocalDb};
 use parking_lot::Mutex;
-use rocksdb::WriteBatch;
 use tokio::sync::oneshot;
 
 use super::{PositionBatch, keys::PROBE};
@@ -159,22 +159,22 @@ impl PositionLog {
 }
 
 fn run(db: &LocalDb, shared: &Shared, jobs: &Receiver<Job>) {
+    let mut probes = None;
     loop {
         let first = if shared.open.load(Ordering::Acquire) {
-            match jobs.recv() {
-                Ok(job) => job,
-                Err(_) => return,
-            }
+            probes = None;
+            jobs.recv()
         } else {
-            match jobs.recv_timeout(PROBE_EVERY) {
-                Ok(job) => job,
-                Err(RecvTimeoutError::Timeout) => {
+            let probes = probes.get_or_insert_with(|| tick(PROBE_EVERY));
+            select! {
+                recv(probes) -> _ => {
                     probe(db, shared);
                     continue;
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
+                recv(jobs) -> job => job,
             }
         };
+        let Ok(first) = first else { return };
         let mut gathered = vec![first];
         gathered.extend(jobs.try_iter().take(GATHER - 1));
         let last = gathered.iter().position(|job| job.epoch == LedgerEpoch(u64::MAX));
@@ -197,15 +197,15 @@ fn write(db: &LocalDb, shared: &Shared, jobs: Vec<Job>) {
     for job in stale {
         answer_to(job.done, Err(reason));
     }
-    let mut batch = WriteBatch::default();
+    let mut batch = Batch::new();
     let mut durability = Durability::Logged;
     for job in &good {
-        job.batch.write_into(db, &mut batch);
+        job.batch.write_into(&mut batch);
         if job.durability == Durability::Synced {
             durability = Durability::Synced;
         }
     }
-    let result = if batch.is_empty() { Ok(()) } else { db.write(batch, durability) };
+    let result = if batch.is_empty() { Ok(()) } else { db.write(&batch, durability) };
     let answer = result.map_err(|error| suspend(shared, &error));
     for job in good {
         answer_to(job.done, answer);
@@ -220,7 +220,7 @@ fn answer_to(done: oneshot::Sender<Result<(), CommitError>>, answer: Result<(), 
 }
 
 fn suspend(shared: &Shared, error: &BackendError) -> CommitError {
-    let full = error.kind() == mesh_base::BackendErrorKind::Full;
+    let full = error.kind() == BackendErrorKind::Full;
     shared.full.store(full, Ordering::Release);
     shared.open.store(false, Ordering::Release);
     shared.epoch.fetch_add(1, Ordering::AcqRel);
@@ -231,12 +231,19 @@ fn suspend(shared: &Shared, error: &BackendError) -> CommitError {
 }
 
 fn probe(db: &LocalDb, shared: &Shared) {
-    let mut batch = WriteBatch::default();
-    batch.put_cf(db.family("default"), PROBE, shared.epoch.load(Ordering::Acquire).to_be_bytes());
-    if db.write(batch, Durability::Synced).is_ok() {
-        shared.full.store(false, Ordering::Release);
-        shared.suspended.set(0);
-        shared.open.store(true, Ordering::Release);
-        tracing::info!("the ledger writes again");
+    let mut batch = Batch::new();
+    batch.put("default", PROBE, shared.epoch.load(Ordering::Acquire).to_be_bytes());
+    match db.heal(&batch) {
+        // Views that were read before are of an older epoch either way.
+        Ok(Healed::Resumed | Healed::Reopened) => {
+            shared.full.store(false, Ordering::Release);
+            shared.suspended.set(0);
+            shared.open.store(true, Ordering::Release);
+            tracing::info!("the ledger writes again");
+        }
+        Err(error) => {
+            shared.full.store(error.kind() == BackendErrorKind::Full, Ordering::Release);
+            tracing::debug!(error = %error.chain(), "the ledger cannot write yet");
+        }
     }
 }

@@ -14,7 +14,7 @@ mod log;
 mod row;
 mod stores;
 
-pub use database::{Positions, PositionsSettings};
+pub use database::{OldIdentity, Positions, PositionsSettings};
 pub use keys::LaneKey;
 pub use last_error::LastError;
 pub use log::{Commit, CommitError, LedgerEpoch, PositionLog};

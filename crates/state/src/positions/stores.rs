@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use mesh_base::{BackendError, BackendErrorKind};
 use mesh_frame::{Incarnation, Offset};
-use mesh_rocks::LocalDb;
-use rocksdb::WriteBatch;
+use mesh_rocks::{Batch, LocalDb};
 
 use super::{
     LaneKey, Row,
@@ -106,19 +105,19 @@ impl PositionBatch {
         })
     }
 
-    pub(super) fn write_into(&self, db: &LocalDb, batch: &mut WriteBatch) {
+    pub(super) fn write_into(&self, batch: &mut Batch) {
         for change in &self.changes {
             match change {
                 Change::Cursor(lane, cursor) => {
-                    batch.put_cf(db.family(CURSORS), lane.bytes(), cursor.encode());
+                    batch.put(CURSORS, lane.bytes(), cursor.encode());
                 }
                 Change::Put(lane, offset, row) => {
-                    batch.put_cf(db.family(LEDGER), lane.row(*offset), row.encode());
+                    batch.put(LEDGER, lane.row(*offset), row.encode());
                 }
-                Change::Delete(lane, offset) => batch.delete_cf(db.family(LEDGER), lane.row(*offset)),
+                Change::Delete(lane, offset) => batch.delete(LEDGER, lane.row(*offset)),
                 Change::Forget(lane) => {
-                    batch.delete_cf(db.family(CURSORS), lane.bytes());
-                    batch.delete_range_cf(db.family(LEDGER), lane.row(Offset(0)), lane.row(Offset(u64::MAX)));
+                    batch.delete(CURSORS, lane.bytes());
+                    batch.delete_range(LEDGER, lane.row(Offset(0)), lane.row(Offset(u64::MAX)));
                 }
             }
         }

@@ -8,6 +8,9 @@
 //! | `/em/replays/<instance>` | what replays of an instance are about to copy |
 //! | `/em/tasks/<task>` | a task |
 //! | `/em/ratelimit/rules` | the rates of topics |
+//! | `/em/cluster/key` | the key of delivery ids |
+//! | `/em/boots/<instance>` | how often an instance has started |
+//! | `/em/group-numbers/<number>` | whose a group number is; 16 hexadecimal digits |
 //! | `/em/agents/<agent>`, `/em/bindings/<client>`, `/em/sessions/<session>` | sessions |
 //!
 //! Every part is text with all bytes but `[A-Za-z0-9._-]` as `%XX`: any legal name round-trips, none holds
@@ -36,6 +39,13 @@ pub(crate) const AGENTS: &str = "/em/agents/";
 pub(crate) const BINDINGS: &str = "/em/bindings/";
 /// Where sessions are.
 pub(crate) const SESSIONS: &str = "/em/sessions/";
+
+/// Where the key of delivery ids is.
+pub(crate) const CLUSTER_KEY: &str = "/em/cluster/key";
+/// Where the counts of boots are.
+pub(crate) const BOOTS: &str = "/em/boots/";
+/// Where the numbers of groups are reserved.
+pub(crate) const GROUP_NUMBERS: &str = "/em/group-numbers/";
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
@@ -103,6 +113,17 @@ pub(crate) fn group(id: &GroupId) -> String {
 pub(crate) fn read_group(key: &str) -> Option<GroupId> {
     let parts = split(GROUPS, key)?;
     (parts.len() == 4).then(|| group_of(&parts))?
+}
+
+/// The key of the reservation of a group number.
+pub(crate) fn group_number(number: u64) -> String {
+    format!("{GROUP_NUMBERS}{number:016x}")
+}
+
+/// The group number of a key of [`group_number`].
+pub(crate) fn read_group_number(key: &str) -> Option<u64> {
+    let number = u64::from_str_radix(key.strip_prefix(GROUP_NUMBERS)?, 16).ok()?;
+    (group_number(number) == key).then_some(number)
 }
 
 /// The key of a membership.

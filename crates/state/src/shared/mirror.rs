@@ -185,12 +185,12 @@ impl<T: SharedRecord> Mirror<T> {
         let mut attempt = 0;
         if watch.is_none() {
             // A server that ends every watch at once must not keep a core busy.
-            tokio::time::sleep(backoff.random_delay(1)).await;
+            tokio::time::sleep(backoff.random_delay(1, self.records.chance())).await;
         }
         while let Err(error) = self.try_recover(watch).await {
             attempt += 1;
             tracing::debug!(record = T::NAME, error = %error.chain(), attempt, "the view is not repaired yet");
-            tokio::time::sleep(backoff.random_delay(attempt)).await;
+            tokio::time::sleep(backoff.random_delay(attempt, self.records.chance())).await;
         }
     }
 

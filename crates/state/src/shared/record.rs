@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use mesh_base::{BackendError, BackendErrorKind};
+use mesh_base::{BackendError, BackendErrorKind, Chance};
 use mesh_frame::InstanceId;
 use mesh_meta::{Revision, Versioned};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -62,16 +62,22 @@ pub struct Stamp {
 pub struct Writer {
     name: Arc<str>,
     counter: Arc<AtomicU64>,
+    chance: Chance,
 }
 
 impl Writer {
-    /// The writer of this run.
-    ///
-    /// # Panics
-    /// When the system gives no random number.
-    pub fn new(instance: &InstanceId) -> Self {
-        let run = getrandom::u64().expect("the system gives random numbers");
-        Self { name: format!("{instance}:{run:016x}").into(), counter: Arc::default() }
+    /// The writer of this run. What tells its run from others is left to chance, and so is the jitter of retries.
+    pub fn new(instance: &InstanceId, chance: &Chance) -> Self {
+        let run = chance.number();
+        Self {
+            name: format!("{instance}:{run:016x}").into(),
+            counter: Arc::default(),
+            chance: chance.clone(),
+        }
+    }
+
+    pub(crate) fn chance(&self) -> &Chance {
+        &self.chance
     }
 
     pub(crate) fn stamp(&self) -> Stamp {

@@ -6,7 +6,7 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use mesh_base::{BackendError, BackendErrorKind};
+use mesh_base::{BackendError, BackendErrorKind, Chance};
 use mesh_meta::{MetaStore, Page, PutIfAbsent, Remove, Revision, Swap, Versioned};
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
 
 /// How a creation ended.
 #[derive(Clone, Debug)]
+#[must_use = "the change may not have been made"]
 pub enum Created<T> {
     /// The record is there now.
     Written(Arc<Stored<T>>),
@@ -25,6 +26,7 @@ pub enum Created<T> {
 
 /// How a compare-and-set of a record ended.
 #[derive(Clone, Debug)]
+#[must_use = "the change may not have been made"]
 pub enum Replaced<T> {
     /// The new record is there now.
     Replaced(Arc<Stored<T>>),
@@ -34,6 +36,7 @@ pub enum Replaced<T> {
 
 /// How a conditional removal ended.
 #[derive(Clone, Debug)]
+#[must_use = "the change may not have been made"]
 pub enum Removed<T> {
     /// The record is gone.
     Removed(Revision),
@@ -56,6 +59,10 @@ impl<T: SharedRecord> Records<T> {
 
     pub(crate) fn meta(&self) -> &MetaStore {
         &self.meta
+    }
+
+    pub(crate) fn chance(&self) -> &Chance {
+        self.writer.chance()
     }
 
     pub(crate) async fn get(&self, id: &T::Id) -> Result<Option<Arc<Stored<T>>>, BackendError> {

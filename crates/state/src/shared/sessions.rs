@@ -23,6 +23,7 @@ pub struct Claimed<T> {
 
 /// How a heartbeat ended.
 #[derive(Clone, Debug)]
+#[must_use = "the record may be another owner's"]
 pub enum Heartbeat<T> {
     /// It is written.
     Renewed(Arc<Stored<T>>),
@@ -34,6 +35,7 @@ pub enum Heartbeat<T> {
 
 /// How giving a record up ended.
 #[derive(Clone, Debug)]
+#[must_use = "the record may be another owner's"]
 pub enum Released<T> {
     /// It is removed.
     Released,

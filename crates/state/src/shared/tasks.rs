@@ -96,6 +96,7 @@ pub struct TaskChange {
 
 /// How a change of a task ended.
 #[derive(Clone, Debug)]
+#[must_use = "the change may not have been made"]
 pub enum StatusUpdate {
     /// It is written; the epoch is one higher.
     Updated(Arc<Stored<TaskRecord>>),

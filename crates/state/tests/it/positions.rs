@@ -66,6 +66,7 @@ mod offset_store_restart {
     async fn offset_survives_process_restart() {
         let folder = tempfile::tempdir().expect("a folder");
         let positions = open(folder.path());
+        positions.record_boot(Epoch(3)).expect("written");
         let mut batch = PositionBatch::new();
         positions.offsets().stage(&mut batch, lane(0), cursor(100));
         commit(&positions, batch).await.expect("committed");
@@ -73,8 +74,7 @@ mod offset_store_restart {
         let again = open(killed.path());
         assert_eq!(again.offsets().cursor(lane(0)).expect("read"), Some(cursor(100)));
         assert_eq!(again.offsets().cursor(lane(1)).expect("read"), None);
-        assert_eq!(again.boots(), Epoch(2));
-        assert_eq!(again.secret(), positions.secret());
+        assert_eq!(again.last_boot().expect("read"), Epoch(3));
     }
 }
 
@@ -106,11 +106,11 @@ mod delivery_state_store_kill_minus_nine {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_planned_close_keeps_everything_and_group_numbers_are_never_given_twice() {
+async fn a_planned_close_keeps_everything() {
     // proves: FM-3
     let folder = tempfile::tempdir().expect("a folder");
     let positions = open(folder.path());
-    let first = positions.new_group().expect("a number");
+    positions.record_boot(Epoch(7)).expect("written");
     let mut batch = PositionBatch::new();
     batch.put_cursor(lane(0), cursor(5));
     commit(&positions, batch).await.expect("committed");
@@ -124,7 +124,8 @@ async fn a_planned_close_keeps_everything_and_group_numbers_are_never_given_twic
     drop(positions);
     let positions = open(folder.path());
     assert_eq!(positions.offsets().cursors().expect("read"), [(lane(0), cursor(5))]);
-    assert!(positions.new_group().expect("a number") > first);
+    assert_eq!(positions.last_boot().expect("read"), Epoch(7));
+    assert_eq!(positions.old_identity().expect("read"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,4 +155,55 @@ async fn a_commit_of_an_older_view_is_refused_and_a_barrier_is_not() {
     let refused = log.committed(log.commit(older, batch, Durability::Logged)).await;
     assert_eq!(refused, Err(CommitError::Suspended));
     assert_eq!(positions.offsets().cursor(lane(0)).expect("read"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_write_that_failed_for_another_reason_than_space_the_ledger_opens_by_itself() {
+    // covers: U66
+    let root = tempfile::tempdir().expect("a folder");
+    let (path, away) = (root.path().join("offset"), root.path().join("away"));
+    let positions = open(&path);
+    let log = positions.log().clone();
+    let epoch = log.epoch();
+    // RocksDB can make no new write-ahead log while the folder is not where it was.
+    fs::rename(&path, &away).expect("moved away");
+    let mut written = 0;
+    let failed = loop {
+        let mut batch = PositionBatch::new();
+        for _ in 0..2_000 {
+            let reason = LastError::said(Some(&"x".repeat(250)), LastError::Nacked);
+            batch.put_row(lane(0), Offset(written), Row { error: reason, ..row(1) });
+            written += 1;
+        }
+        if let Err(failed) = commit(&positions, batch).await {
+            written -= 2_000;
+            break failed;
+        }
+        assert!(written < 400_000, "100 MB were written without a new write-ahead log");
+    };
+    assert_eq!(failed, CommitError::Suspended);
+    assert_eq!((log.is_open(), log.suspension()), (false, Some(CommitError::Suspended)));
+    assert_eq!(commit(&positions, PositionBatch::new()).await, Err(CommitError::Suspended));
+    assert!(positions.deliveries().rows(lane(0)).is_ok(), "it can be read meanwhile");
+    fs::rename(&away, &path).expect("moved back");
+    let opened = tokio::time::timeout(std::time::Duration::from_secs(20), async {
+        while !log.is_open() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    });
+    opened.await.expect("the ledger opens by itself within 20 s");
+    assert_eq!(log.epoch().0, epoch.0 + 1, "views of before are told by the epoch");
+    let mut late = PositionBatch::new();
+    late.put_cursor(lane(0), cursor(1));
+    let late = log.committed(log.commit(epoch, late, Durability::Logged)).await;
+    assert_eq!(late, Err(CommitError::Suspended), "a commit from an older view");
+    let mut batch = PositionBatch::new();
+    batch.put_cursor(lane(0), cursor(9));
+    commit(&positions, batch).await.expect("committed");
+    let rows = positions.deliveries().rows(lane(0)).expect("read").len() as u64;
+    assert!(rows == written || rows == written + 2_000, "{rows} rows, {written} were committed");
+    drop(positions);
+    let positions = open(&path);
+    assert_eq!(positions.offsets().cursor(lane(0)).expect("read"), Some(cursor(9)));
+    assert_eq!(positions.deliveries().rows(lane(0)).expect("read").len() as u64, rows);
 }

@@ -2,12 +2,10 @@
 
 use mesh_base::{BackendError, BackendErrorKind};
 use mesh_frame::{Incarnation, Offset, TopicName};
-use mesh_rocks::{Durability, LocalDb};
-use rocksdb::WriteBatch;
+use mesh_rocks::{Batch, Durability, LocalDb};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    incarnation::new_incarnation,
     keys::{self, NAME, corrupt},
 };
 use crate::{CreateTopic, PartitionInfo, TopicInfo, TopicSettings};
@@ -39,9 +37,9 @@ impl Stored {
 pub(super) fn check_format(db: &LocalDb) -> Result<(), BackendError> {
     match db.get("default", keys::FORMAT)? {
         None => {
-            let mut batch = WriteBatch::default();
-            batch.put_cf(db.family("default"), keys::FORMAT, keys::FORMAT_VERSION.to_be_bytes());
-            db.write(batch, Durability::Synced)
+            let mut batch = Batch::new();
+            batch.put("default", keys::FORMAT, keys::FORMAT_VERSION.to_be_bytes());
+            db.write(&batch, Durability::Synced)
         }
         Some(bytes) if bytes == keys::FORMAT_VERSION.to_be_bytes() => Ok(()),
         Some(bytes) => {
@@ -104,6 +102,7 @@ pub(super) fn create(
     name: &TopicName,
     partitions: u32,
     settings: &TopicSettings,
+    incarnation: Incarnation,
 ) -> Result<CreateTopic, BackendError> {
     if let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? {
         return read(db, name.as_str().as_bytes(), &value).map(CreateTopic::AlreadyThere);
@@ -111,16 +110,16 @@ pub(super) fn create(
     let first = next_partition(db)?;
     let info = TopicInfo {
         name: name.clone(),
-        incarnation: new_incarnation()?,
+        incarnation,
         partitions: (first..first + partitions)
             .map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) })
             .collect(),
         settings: *settings,
     };
-    let mut batch = WriteBatch::default();
-    batch.put_cf(db.family(keys::TOPICS), name.as_str(), Stored::of(&info));
-    batch.put_cf(db.family("default"), keys::NEXT_PARTITION, (first + partitions).to_be_bytes());
-    db.write(batch, Durability::Synced)?;
+    let mut batch = Batch::new();
+    batch.put(keys::TOPICS, name.as_str(), Stored::of(&info));
+    batch.put("default", keys::NEXT_PARTITION, (first + partitions).to_be_bytes());
+    db.write(&batch, Durability::Synced)?;
     Ok(CreateTopic::Created(info))
 }
 
@@ -129,9 +128,9 @@ pub(super) fn set(db: &LocalDb, name: &TopicName, settings: &TopicSettings) -> R
     let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? else { return Ok(false) };
     let mut info = read(db, name.as_str().as_bytes(), &value)?;
     info.settings = *settings;
-    let mut batch = WriteBatch::default();
-    batch.put_cf(db.family(keys::TOPICS), name.as_str(), Stored::of(&info));
-    db.write(batch, Durability::Synced)?;
+    let mut batch = Batch::new();
+    batch.put(keys::TOPICS, name.as_str(), Stored::of(&info));
+    db.write(&batch, Durability::Synced)?;
     Ok(true)
 }
 
@@ -162,32 +161,32 @@ pub(super) fn add_partitions(
     let added: Vec<PartitionInfo> =
         (first..first + more).map(|key| PartitionInfo { key, start: Offset(0), end: Offset(0) }).collect();
     info.partitions.extend(&added);
-    let mut batch = WriteBatch::default();
-    batch.put_cf(db.family(keys::TOPICS), name.as_str(), Stored::of(&info));
-    batch.put_cf(db.family("default"), keys::NEXT_PARTITION, (first + more).to_be_bytes());
-    db.write(batch, Durability::Synced)?;
+    let mut batch = Batch::new();
+    batch.put(keys::TOPICS, name.as_str(), Stored::of(&info));
+    batch.put("default", keys::NEXT_PARTITION, (first + more).to_be_bytes());
+    db.write(&batch, Durability::Synced)?;
     Ok(Some((info, added)))
 }
 
 pub(super) fn delete(db: &LocalDb, name: &TopicName) -> Result<Option<TopicInfo>, BackendError> {
     let Some(value) = db.get(keys::TOPICS, name.as_str().as_bytes())? else { return Ok(None) };
     let info = read(db, name.as_str().as_bytes(), &value)?;
-    let mut batch = WriteBatch::default();
-    batch.delete_cf(db.family(keys::TOPICS), name.as_str());
+    let mut batch = Batch::new();
+    batch.delete(keys::TOPICS, name.as_str());
     for partition in &info.partitions {
-        batch.delete_cf(db.family(keys::BOUNDS), partition.key.to_be_bytes());
-        batch.delete_range_cf(
-            db.family(keys::RECORDS),
+        batch.delete(keys::BOUNDS, partition.key.to_be_bytes());
+        batch.delete_range(
+            keys::RECORDS,
             keys::record(partition.key, 0),
             keys::record(partition.key, u64::MAX),
         );
     }
-    db.write(batch, Durability::Synced)?;
+    db.write(&batch, Durability::Synced)?;
     Ok(Some(info))
 }
 
 pub(super) fn write_bounds(db: &LocalDb, key: u32, start: u64, end: u64) -> Result<(), BackendError> {
-    let mut batch = WriteBatch::default();
-    batch.put_cf(db.family(keys::BOUNDS), key.to_be_bytes(), keys::bounds(start, end));
-    db.write(batch, Durability::Synced)
+    let mut batch = Batch::new();
+    batch.put(keys::BOUNDS, key.to_be_bytes(), keys::bounds(start, end));
+    db.write(&batch, Durability::Synced)
 }

@@ -16,6 +16,8 @@ pub(super) const BOUNDS: &str = "bounds";
 pub(super) const TOPICS: &str = "topics";
 /// In `default`: the next partition key, and the format of the database.
 pub(super) const NEXT_PARTITION: &[u8] = b"next_partition";
+/// Written to find out whether writes are taken again.
+pub(super) const PROBE: &[u8] = b"probe";
 pub(super) const FORMAT: &[u8] = b"format";
 pub(super) const FORMAT_VERSION: u32 = 1;
 

@@ -13,7 +13,7 @@ mod writer;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mesh_base::{BackendError, Clock, UnixMillis};
+use mesh_base::{BackendError, Chance, Clock, UnixMillis};
 use mesh_frame::{Offset, TopicName};
 use mesh_rocks::{Durability, Family, FamilyKind, LocalDb, Machine, Spec, Syncer};
 use parking_lot::Mutex;
@@ -50,6 +50,7 @@ pub struct EmbeddedSettings {
 
 /// The embedded log driver.
 pub struct Embedded {
+    chance: Chance,
     db: Arc<LocalDb>,
     writer: writer::Writer,
     catalog: Mutex<()>,
@@ -72,6 +73,7 @@ impl Embedded {
         settings: &EmbeddedSettings,
         machine: &Machine,
         clock: Clock,
+        chance: Chance,
         tail: Arc<Tail>,
         watermark: Arc<Watermark>,
     ) -> Result<Self, BackendError> {
@@ -96,6 +98,7 @@ impl Embedded {
         let syncer = Syncer::spawn(db.clone(), period, move || watermark.look());
         Ok(Self {
             db,
+            chance,
             writer,
             catalog: Mutex::new(()),
             syncer: Mutex::new(Some(syncer)),
@@ -112,6 +115,8 @@ impl StoragePlugin for Embedded {
             survives_power_loss: self.sync == SyncPolicy::Always,
             partition_count: PartitionCount::Known,
             shared: false,
+            deduplication: true,
+            retention_by_groups: true,
         }
     }
 
@@ -126,7 +131,7 @@ impl StoragePlugin for Embedded {
         settings: &TopicSettings,
     ) -> Result<CreateTopic, BackendError> {
         let _one_at_a_time = self.catalog.lock();
-        let created = catalog::create(&self.db, name, partitions, settings)?;
+        let created = catalog::create(&self.db, name, partitions, settings, new_incarnation(&self.chance))?;
         if let CreateTopic::Created(info) = &created {
             self.writer.know(&info.partitions)?;
         }

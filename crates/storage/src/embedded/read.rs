@@ -5,8 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mesh_base::BackendError;
 use mesh_frame::{Offset, Record};
-use mesh_rocks::{Durability, LocalDb};
-use rocksdb::WriteBatch;
+use mesh_rocks::{Batch, Durability, LocalDb};
 
 use super::keys::{self, corrupt};
 use crate::{LogRecord, Partition, ReadLimit, Retain, Retained};
@@ -158,11 +157,11 @@ pub(super) fn retain(db: &LocalDb, partition: &Partition, retain: &Retain) -> Re
     if start <= old {
         return Ok(Retained { start: old, dropped_backlog: 0 });
     }
-    let mut batch = WriteBatch::default();
+    let mut batch = Batch::new();
     let (from, to) = (keys::record(partition.key(), old.0), keys::record(partition.key(), start.0));
-    batch.put_cf(db.family(keys::BOUNDS), partition.key().to_be_bytes(), keys::bounds(start.0, end.0));
-    batch.delete_range_cf(db.family(keys::RECORDS), from, to);
-    db.write(batch, Durability::Synced)?;
+    batch.put(keys::BOUNDS, partition.key().to_be_bytes(), keys::bounds(start.0, end.0));
+    batch.delete_range(keys::RECORDS, from, to);
+    db.write(&batch, Durability::Synced)?;
     db.compact(keys::RECORDS, &from, &to);
     Ok(Retained { start, dropped_backlog: start.0.saturating_sub(floor.max(old).0) })
 }

@@ -3,15 +3,19 @@
 //! It takes whatever appends wait, gives each event its offset, and writes them as one synced batch; the
 //! appends that arrive during the sync are the next batch. Nothing waits for company: a lone append is
 //! written at once.
+//!
+//! After a write that failed the writer is **suspended**: appends fail with the failure's kind, and twice a second it
+//! tries whether the log takes writes again, opening the database again where that is what it takes. The offsets that
+//! failed appends had are never given again, and what may be in the database under them is removed before anybody can
+//! read it: a publisher was told that it failed.
 
-use std::{collections::HashMap, sync::Arc, thread::JoinHandle};
+use std::{collections::HashMap, sync::Arc, thread::JoinHandle, time::Duration};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select, tick, unbounded};
 use mesh_base::{BackendError, BackendErrorKind, Clock, Tasks};
 use mesh_frame::{Offset, Record};
-use mesh_rocks::{Durability, LocalDb};
+use mesh_rocks::{Batch, Durability, Healed, LocalDb};
 use parking_lot::Mutex;
-use rocksdb::WriteBatch;
 use tokio::sync::oneshot;
 
 use super::{
@@ -23,6 +27,10 @@ use crate::{Append, AppendItem, Appended, Items, LogRecord, Offsets, Partition, 
 /// A batch takes no further append once it holds this many events or bytes.
 const BATCH_EVENTS: usize = 4_096;
 const BATCH_BYTES: usize = 8 << 20;
+/// How often a suspended writer tries whether the log takes writes.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
+/// How often an idle writer looks whether a write of somebody else has failed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 enum Job {
     Append { items: Items, done: oneshot::Sender<Appended> },
@@ -52,7 +60,16 @@ impl Writer {
             }
         }
         let (jobs, waiting) = unbounded();
-        let mut state = State { db, durability, clock, tail, ends, buffer: Vec::new() };
+        let mut state = State {
+            db,
+            durability,
+            clock,
+            tail,
+            ends,
+            buffer: Vec::new(),
+            suspended: None,
+            failed: Vec::new(),
+        };
         let thread = Tasks::thread("log-writer", move || state.run(&waiting));
         Ok(Self { jobs, thread: Mutex::new(Some(thread)) })
     }
@@ -137,12 +154,17 @@ struct State {
     tail: Arc<Tail>,
     ends: HashMap<u32, End>,
     buffer: Vec<u8>,
+    /// Why nothing can be written now.
+    suspended: Option<BackendError>,
+    /// Offsets of appends that failed, by partition, which may be in the database all the same: from, and up to but
+    /// without.
+    failed: Vec<(u32, Offset, Offset)>,
 }
 
 /// The appends of one batch, and what becomes of them when it is written.
 #[derive(Default)]
 struct Gathered {
-    batch: WriteBatch,
+    batch: Batch,
     events: usize,
     answers: Vec<(oneshot::Sender<Appended>, Offsets)>,
     fresh: Vec<(Arc<Partition>, Vec<Arc<LogRecord>>)>,
@@ -151,7 +173,31 @@ struct Gathered {
 
 impl State {
     fn run(&mut self, jobs: &Receiver<Job>) {
-        while let Ok(first) = jobs.recv() {
+        let mut probes = None;
+        loop {
+            let first = if self.suspended.is_some() {
+                let probes = probes.get_or_insert_with(|| tick(PROBE_EVERY));
+                select! {
+                    recv(probes) -> _ => {
+                        self.probe();
+                        continue;
+                    }
+                    recv(jobs) -> job => job.map_err(|_| RecvTimeoutError::Disconnected),
+                }
+            } else {
+                probes = None;
+                jobs.recv_timeout(LOOK_EVERY)
+            };
+            let first = match first {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.db.is_suspect() {
+                        self.probe();
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             let mut gathered = Gathered::default();
             let mut next = Some(first);
             while let Some(job) = next.take() {
@@ -205,6 +251,10 @@ impl State {
     }
 
     fn gather(&mut self, gathered: &mut Gathered, items: Items, done: oneshot::Sender<Appended>) {
+        if let Some(suspension) = &self.suspended {
+            drop(done.send(Err(suspension.copy())));
+            return;
+        }
         if items.iter().any(|item| !self.ends.contains_key(&item.partition.key())) {
             let refused = BackendError::new(BackendErrorKind::Refused, NAME, "appending")
                 .with_source("the topic was deleted");
@@ -212,7 +262,6 @@ impl State {
             return;
         }
         let now = self.clock.now().0;
-        let records = self.db.family(keys::RECORDS);
         let mut offsets = Offsets::with_capacity(items.len());
         for AppendItem { partition, event } in items {
             let end = self.ends.get_mut(&partition.key()).expect("checked above");
@@ -225,7 +274,7 @@ impl State {
             end.next += 1;
             end.bytes += self.buffer.len() as u64;
             self.buffer[..keys::CUMULATIVE].copy_from_slice(&end.bytes.to_be_bytes());
-            gathered.batch.put_cf(records, keys::record(partition.key(), offset.0), &self.buffer);
+            gathered.batch.put(keys::RECORDS, keys::record(partition.key(), offset.0), &self.buffer);
             offsets.push(offset);
             let place = *gathered.places.entry(partition.key()).or_insert_with(|| {
                 gathered.fresh.push((partition, Vec::new()));
@@ -237,11 +286,11 @@ impl State {
         gathered.answers.push((done, offsets));
     }
 
-    fn write(&self, gathered: Gathered) {
+    fn write(&mut self, gathered: Gathered) {
         if gathered.answers.is_empty() {
             return;
         }
-        match self.db.write(gathered.batch, self.durability) {
+        match self.db.write(&gathered.batch, self.durability) {
             Ok(()) => {
                 for (partition, records) in gathered.fresh {
                     self.tail.appended(&partition, &records);
@@ -252,10 +301,60 @@ impl State {
                 }
             }
             Err(error) => {
+                for (partition, records) in &gathered.fresh {
+                    if let (Some(first), Some(last)) = (records.first(), records.last()) {
+                        let above = Offset(last.offset().0 + 1);
+                        self.failed.push((partition.key(), first.offset(), above));
+                    }
+                }
                 for (done, _) in gathered.answers {
                     drop(done.send(Err(error.copy())));
                 }
+                tracing::error!(error = %error.chain(), "the log cannot write: publishes are refused until it can");
+                self.suspended = Some(error);
             }
         }
+    }
+
+    /// Tries whether the log takes writes again, with the removal of what failed as the first of them.
+    fn probe(&mut self) {
+        let mut probe = Batch::new();
+        probe.put("default", keys::PROBE, []);
+        for (key, from, to) in &self.failed {
+            probe.delete_range(keys::RECORDS, keys::record(*key, from.0), keys::record(*key, to.0));
+        }
+        let healed = self.db.heal(&probe).and_then(|healed| match healed {
+            Healed::Resumed => Ok(()),
+            Healed::Reopened => self.look_again(),
+        });
+        match healed {
+            Ok(()) => {
+                self.failed.clear();
+                self.suspended = None;
+                tracing::info!("the log writes again");
+            }
+            Err(error) => {
+                tracing::debug!(error = %error.chain(), "the log cannot write yet");
+                self.suspended = Some(error);
+            }
+        }
+    }
+
+    /// Learns what a database that was opened again holds: the change of a topic that was answered as failed may be in
+    /// it. No offset that was given is given again.
+    fn look_again(&mut self) -> Result<(), BackendError> {
+        let mut ends = HashMap::new();
+        for topic in catalog::topics(&self.db)? {
+            for partition in topic.partitions {
+                let mut end = End::read(&self.db, &partition)?;
+                if let Some(known) = self.ends.get(&partition.key) {
+                    end.next = end.next.max(known.next);
+                    end.accepted_at_ms = end.accepted_at_ms.max(known.accepted_at_ms);
+                }
+                ends.insert(partition.key, end);
+            }
+        }
+        self.ends = ends;
+        Ok(())
     }
 }

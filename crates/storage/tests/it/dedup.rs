@@ -22,8 +22,15 @@ async fn open(folder: &std::path::Path, most: usize) -> Opened {
     let watermark = Arc::new(Watermark::new(folder.to_owned(), Some(0)));
     let settings =
         EmbeddedSettings { path: folder.to_owned(), sync: SyncPolicy::Always, write_buffer_bytes: 1 << 20 };
-    let log = Embedded::open(&settings, &Machine::default(), Clock::system(), tail.clone(), watermark)
-        .expect("opens");
+    let log = Embedded::open(
+        &settings,
+        &Machine::default(),
+        Clock::system(),
+        mesh_base::Chance::system(),
+        tail.clone(),
+        watermark,
+    )
+    .expect("opens");
     let rules = TopicRules { dedup_window: Duration::from_secs(600), ..TopicRules::default() };
     let limits = StorageLimits { partitions: 1, topics: 10, rules };
     let storage = Storage::new(Arc::new(log), tail, limits, None, &Signals::new()).expect("topics");
@@ -176,7 +183,7 @@ async fn a_claim_that_nobody_decides_is_void_after_a_minute_and_then_forgotten()
     let (clock, signals) = (Clock::system(), Signals::new());
     let rules = TopicRules { dedup_window: Duration::from_secs(600), ..TopicRules::default() };
     let limits = StorageLimits { partitions: 1, topics: 10, rules };
-    let log = Memory::new(clock, tail.clone(), &signals);
+    let log = Memory::new(clock, mesh_base::Chance::system(), tail.clone(), &signals);
     let storage = Storage::new(Arc::new(log), tail, limits, None, &Signals::new()).expect("topics");
     let index = Deduplicator::new(100, clock, &signals);
     announcements.deduplicate(&storage, &index).expect("reads the window");

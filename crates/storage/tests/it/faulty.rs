@@ -14,7 +14,12 @@ struct Scripted(parking_lot::Mutex<Option<Arc<Faulty>>>);
 
 impl Subject for Scripted {
     fn open(&self, clock: Clock, tail: Arc<Tail>) -> Arc<dyn StoragePlugin> {
-        let faulty = Arc::new(Faulty::new(Arc::new(Memory::new(clock, tail, &Signals::new()))));
+        let faulty = Arc::new(Faulty::new(Arc::new(Memory::new(
+            clock,
+            mesh_base::Chance::system(),
+            tail,
+            &Signals::new(),
+        ))));
         *self.0.lock() = Some(faulty.clone());
         faulty
     }

@@ -12,7 +12,7 @@ struct InMemory;
 
 impl Subject for InMemory {
     fn open(&self, clock: Clock, tail: Arc<Tail>) -> Arc<dyn StoragePlugin> {
-        Arc::new(Memory::new(clock, tail, &Signals::new()))
+        Arc::new(Memory::new(clock, mesh_base::Chance::system(), tail, &Signals::new()))
     }
 }
 

@@ -268,3 +268,73 @@ async fn below_the_watermark_publishing_stops_and_acknowledging_goes_on() -> Res
     assert_eq!(health(&client, "log").await?.0, "UP");
     Ok(())
 }
+
+#[tokio::test]
+async fn writes_that_fail_while_there_is_space_heal_without_a_restart() -> Result<()> {
+    // covers: U66
+    let history = History::new();
+    let mut server = Server::new()?.key("eventmesh.storage.partitions", 1).bearing_file_limits();
+    let recorder = Recorder::new(server.start().await?, &history);
+    recorder.subscribed(&Subscribe::load_balance("c", "t").ack_timeout_ms(600_000).max_attempts(0)).await?;
+    for number in 0..40 {
+        recorder.publish("t", &event(number)).await?.expect(202)?;
+    }
+    let mut held = Vec::new();
+    while held.len() < 40 {
+        held.extend(recorder.poll("c", 40, 1_000).await?.into_iter().map(|delivery| delivery.delivery_id));
+    }
+    for delivery in held.drain(..10) {
+        assert_eq!(recorder.ack(&delivery).await?, Some(AckAnswer::Acked));
+    }
+
+    // From here on no write of any database succeeds, and RocksDB does not resume from such an error by itself.
+    server.limit_files(Some(1))?;
+    let reply = recorder.publish("t", &event("refused")).await?;
+    ensure!([503, 507].contains(&reply.status), "{reply}");
+    ensure!(["storage_unavailable", "storage_full"].contains(&reply.code().as_str()), "{reply}");
+    for delivery in &held[..5] {
+        assert_eq!(recorder.ack(delivery).await?, Some(AckAnswer::Refused));
+    }
+    let refused = recorder.client.subscribe(&Subscribe::load_balance("late", "t2")).await?;
+    ensure!([503, 507].contains(&refused.status), "{refused}");
+    let (status, down) = health(&recorder.client, "ledger").await?;
+    ensure!(status == "DOWN" && down["status"] == "DOWN", "{status}: {down}");
+    let process = server.pid();
+
+    server.limit_files(None)?;
+    let patience = Duration::from_secs(30);
+    until("an ack to be taken", patience, async || {
+        (recorder.ack(&held[0]).await.ok()?? == AckAnswer::Acked).then_some(())
+    })
+    .await?;
+    let number = std::sync::atomic::AtomicU32::new(0);
+    until("a publish to be taken", patience, async || {
+        let number = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let reply = recorder.publish("t", &event(format!("healed-{number}"))).await.ok()?;
+        (reply.status == 202).then_some(())
+    })
+    .await?;
+    until("a subscribe to be taken", patience, async || {
+        let reply = recorder.client.subscribe(&Subscribe::load_balance("late", "t2")).await.ok()?;
+        (reply.status == 200).then_some(())
+    })
+    .await?;
+    until("the ledger to be up", patience, async || {
+        (health(&recorder.client, "ledger").await.ok()?.1["status"] == "UP").then_some(())
+    })
+    .await?;
+    assert_eq!(server.pid(), process, "it is the same process");
+    for delivery in &held[1..] {
+        assert_eq!(recorder.ack(delivery).await?, Some(AckAnswer::Acked));
+    }
+    recorder.drain(&["c"], Duration::from_secs(60)).await?;
+    recorder.sample("t").await?;
+    history.must_hold("writes that failed while there was space");
+
+    server.kill9();
+    let recorder = Recorder::new(server.start().await?, &history);
+    let more = recorder.poll("c", 100, 500).await?;
+    ensure!(more.is_empty(), "{} came again after a kill", more.len());
+    history.must_hold("writes that failed while there was space, after a kill");
+    Ok(())
+}

@@ -100,7 +100,7 @@ fn what_is_not_a_record_is_damaged() {
 #[test]
 fn no_two_writes_have_the_same_stamp() {
     let instance = InstanceId::new("i").expect("legal");
-    let (one, two) = (Writer::new(&instance), Writer::new(&instance));
+    let (one, two) = (Writer::new(&instance, &Chance::system()), Writer::new(&instance, &Chance::system()));
     let stamps = [one.stamp(), one.clone().stamp(), two.stamp(), one.stamp()];
     for (n, stamp) in stamps.iter().enumerate() {
         assert!(!stamps[..n].contains(stamp), "{stamps:?}");

@@ -18,7 +18,7 @@ fn key(name: &str) -> String {
 fn versioned(revision: u64) -> Versioned {
     let agent_id = AgentId::new("agent").expect("legal");
     let binding = BindingRecord { agent_id, bound_at_ms: revision, unknown: Unknown::default() };
-    let stamp = Writer::new(&InstanceId::new("i").expect("legal")).stamp();
+    let stamp = Writer::new(&InstanceId::new("i").expect("legal"), &mesh_base::Chance::seeded(1)).stamp();
     Versioned { value: record::encode(&binding, &stamp), revision: Revision(revision) }
 }
 

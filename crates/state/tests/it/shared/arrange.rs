@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mesh_base::{Clock, Signals};
+use mesh_base::{Chance, Clock, Signals};
 use mesh_frame::{
     ClientId, Epoch, GroupName, Incarnation, InstanceId, Offset, PartitionId, SubscriptionId, TaskId,
     TenantId, TopicName,
@@ -48,7 +48,7 @@ pub(crate) fn instance(name: &str) -> InstanceId {
 }
 
 pub(crate) fn writer(name: &str) -> Writer {
-    Writer::new(&instance(name))
+    Writer::new(&instance(name), &Chance::system())
 }
 
 pub(crate) fn client(name: &str) -> ClientId {

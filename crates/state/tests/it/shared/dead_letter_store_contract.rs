@@ -172,7 +172,8 @@ async fn a_letter_is_found_while_that_very_row_is_there() {
             assert_eq!(found.record, row, "{backend}");
             let elsewhere = store.find(&instance("b"), &group, letter).await.expect("reads");
             assert_eq!(elsewhere.is_some(), keys == DeadLetterKeys::OneForAll, "{backend}");
-            store.remove(&found).await.expect("removed");
+            let outcome = store.remove(&found).await.expect("removed");
+            assert!(matches!(outcome, Removed::Removed(_)), "{outcome:?}");
             let mut again = row;
             again.body.offset.0 += 1;
             store.record(again).await.expect("it died once more");

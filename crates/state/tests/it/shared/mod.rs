@@ -3,6 +3,7 @@
 mod arrange;
 mod dead_letter_store_contract;
 mod dead_letter_store_restart;
+mod identity_store_contract;
 mod rate_limit_store_contract;
 mod session_store_contract;
 mod session_store_fencing;

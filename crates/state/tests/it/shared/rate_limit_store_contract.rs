@@ -11,7 +11,7 @@ fn topic(name: &str) -> TopicName {
 }
 
 fn writer(name: &str) -> Writer {
-    Writer::new(&InstanceId::new(name).expect("legal"))
+    Writer::new(&InstanceId::new(name).expect("legal"), &mesh_base::Chance::system())
 }
 
 #[tokio::test]

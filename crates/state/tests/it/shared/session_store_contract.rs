@@ -77,7 +77,8 @@ async fn agents_and_bindings_are_seen_as_they_were_written() {
         let store = SessionRegistry::load(&meta, &writer("a")).await.expect("loads");
         let epoch = store.claim_agent(agent("x y", "a")).await.expect("claims").record.record.epoch;
         let beat = AgentBeat { at_ms: 5, load: 3, status: AgentStatus::Ready };
-        store.heartbeat_agent(&agent_id("x y"), epoch, beat).await.expect("answers");
+        let outcome = store.heartbeat_agent(&agent_id("x y"), epoch, beat).await.expect("answers");
+        assert!(matches!(outcome, Heartbeat::Renewed(_)), "{outcome:?}");
         let seen = store.agent(&agent_id("x y")).expect("shows").record.clone();
         assert_eq!((seen.load, seen.status, seen.heartbeat_ms), (3, AgentStatus::Ready, 5), "{backend}");
 

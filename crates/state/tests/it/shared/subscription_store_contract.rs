@@ -58,7 +58,8 @@ async fn own_writes_show_at_once_without_a_watch() {
         let members: Vec<String> =
             store.members(&one).iter().map(|member| member.record.client.to_string()).collect();
         assert_eq!(members, ["a/b", "c1", "c2"], "{backend}");
-        store.remove_member(&other, &there).await.expect("removes");
+        let outcome = store.remove_member(&other, &there).await.expect("removes");
+        assert!(matches!(outcome, Removed::Removed(_)), "{outcome:?}");
         assert_eq!(store.members(&other).len(), 0, "{backend}");
         assert_eq!(store.all_members().len(), 3, "{backend}");
     }
@@ -71,7 +72,8 @@ async fn groups_are_found_by_topic_across_tenants() {
     for (backend, meta) in backends(&folder) {
         let store = ClusterSubscriptionStore::load(&meta, &writer("a")).await.expect("loads");
         for id in [group_of("t", "a", "g"), group_of("u/v", "a", "g"), group_of("t", "ab", "g")] {
-            store.create_group(&id, group_record("a")).await.expect("writes");
+            let outcome = store.create_group(&id, group_record("a")).await.expect("writes");
+            assert!(matches!(outcome, Created::Written(_)), "{outcome:?}");
         }
         let found: Vec<String> =
             store.groups_of(&topic("a")).into_iter().map(|(id, _)| id.to_string()).collect();
@@ -103,7 +105,8 @@ async fn everything_is_there_after_a_restart() {
     let id = group("g");
     {
         let store = ClusterSubscriptionStore::load(&local(&folder), &writer("a")).await.expect("loads");
-        store.create_group(&id, group_record("a")).await.expect("writes");
+        let outcome = store.create_group(&id, group_record("a")).await.expect("writes");
+        assert!(matches!(outcome, Created::Written(_)), "{outcome:?}");
         store.put_member(&id, member("c", "a")).await.expect("subscribes");
     }
     let store = ClusterSubscriptionStore::load(&local(&folder), &writer("a")).await.expect("loads");
@@ -125,7 +128,8 @@ async fn a_view_that_diverged_converges_on_refresh() {
     eventually("the member at b", || b.member(&id, &client("ghost")).map(|_| ()).ok_or(())).await;
 
     driver.mute_watches(true);
-    a.remove_member(&id, &ghost).await.expect("removes");
+    let outcome = a.remove_member(&id, &ghost).await.expect("removes");
+    assert!(matches!(outcome, Removed::Removed(_)), "{outcome:?}");
     a.put_member(&id, member("missed", "a")).await.expect("subscribes");
     b.refresh().await.expect("lists");
     let seen: Vec<String> = b.members(&id).iter().map(|member| member.record.client.to_string()).collect();
@@ -158,7 +162,8 @@ async fn a_view_catches_up_by_itself_after_a_partition() {
     driver.partition(false);
     assert!(changes.changed().await);
     eventually("the other's member", || store.member(&id, &client("other")).map(|_| ()).ok_or(())).await;
-    store.remove_member(&id, &mine).await.expect("healed");
+    let outcome = store.remove_member(&id, &mine).await.expect("healed");
+    assert!(matches!(outcome, Removed::Removed(_)), "{outcome:?}");
     assert!(tasks.shut_down(std::time::Duration::from_secs(5)).await);
 }
 
@@ -206,7 +211,8 @@ async fn a_record_of_a_newer_version_is_left_out_and_not_overwritten() {
     meta.put("/em/groups/acme/orders/lb/newer", r#"{"v":2,"shape":"other"}"#).await.expect("writes");
     meta.put("/em/groups/acme/orders/lb/damaged", "{").await.expect("writes");
     meta.put("/em/groups/nonsense", "{}").await.expect("writes");
-    store.create_group(&group("good"), group_record("a")).await.expect("writes");
+    let outcome = store.create_group(&group("good"), group_record("a")).await.expect("writes");
+    assert!(matches!(outcome, Created::Written(_)), "{outcome:?}");
     let again = ClusterSubscriptionStore::load(&meta, &writer("b")).await.expect("lists");
     assert_eq!(again.groups().len(), 1);
     meta.put("/em/groups/acme/orders/lb/last", meta_value(&meta).await).await.expect("writes");

@@ -27,7 +27,8 @@ async fn a_taken_id_is_told_and_a_stale_epoch_changes_nothing() {
         let StatusUpdate::Stale(there) = update else { panic!("{backend}: the epoch is stale") };
         assert_eq!((there.record.status, there.record.epoch), (TaskStatus::Running, Epoch(1)), "{backend}");
         let done = TaskChange { output: Some(json!(["ok"])), ..to(TaskStatus::Completed) };
-        store.update_status(&id, Epoch(1), done).await.expect("answers");
+        let outcome = store.update_status(&id, Epoch(1), done).await.expect("answers");
+        assert!(matches!(outcome, StatusUpdate::Updated(_)), "{outcome:?}");
         let there = store.get(&id).await.expect("reads").expect("is there");
         assert_eq!(there.record.output, json!(["ok"]), "{backend}");
         assert!(there.record.status.is_terminal());
@@ -42,7 +43,8 @@ async fn of_two_changes_of_one_epoch_one_wins() {
     let folder = tempfile::tempdir().expect("a folder");
     for (backend, meta) in backends(&folder) {
         let store = MetaBackedTaskStore::new(&meta, &writer("a"));
-        store.create_task(task("t")).await.expect("writes");
+        let outcome = store.create_task(task("t")).await.expect("writes");
+        assert!(matches!(outcome, Created::Written(_)), "{outcome:?}");
         let id = task_id("t");
         let (one, other) = tokio::join!(
             store.update_status(&id, Epoch(0), to(TaskStatus::Completed)),
@@ -72,7 +74,8 @@ async fn tasks_are_listed_in_pages() {
     for (backend, meta) in backends(&folder) {
         let store = MetaBackedTaskStore::new(&meta, &writer("a"));
         for n in 0..7 {
-            store.create_task(task(&format!("t{n}"))).await.expect("writes");
+            let outcome = store.create_task(task(&format!("t{n}"))).await.expect("writes");
+            assert!(matches!(outcome, Created::Written(_)), "{outcome:?}");
         }
         let mut seen = Vec::new();
         let mut after = None;

@@ -24,7 +24,8 @@ async fn update_status_fails_when_meta_is_partitioned() {
     // proves: CV-5, MB-2
     let (meta, driver) = faulty();
     let store = MetaBackedTaskStore::new(&meta, &writer("a"));
-    store.create_task(task("t")).await.expect("writes");
+    let outcome = store.create_task(task("t")).await.expect("writes");
+    assert!(matches!(outcome, Created::Written(_)), "{outcome:?}");
     let running = TaskChange { status: TaskStatus::Running, output: None, at_ms: 2 };
     driver.partition(true);
     let error = store.update_status(&task_id("t"), Epoch(0), running.clone()).await.expect_err("partitioned");
