@@ -14,6 +14,9 @@ pub fn start(settings: &LogSettings) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(settings.level)
         .with_ansi(std::io::stdout().is_terminal())
+        // A line that cannot be written is lost: telling so on the standard error panics when that cannot be written
+        // either, and would end the thread that had something to say.
+        .log_internal_errors(false)
         .with_writer(std::io::stdout);
     let started = match settings.format {
         LogFormat::Text => builder.try_init(),
