@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mesh_base::{Backoff, Chance};
 pub use mesh_base::Range;
+use mesh_base::{Backoff, Chance};
 use mesh_frame::{Epoch, Filter};
 use serde::{Deserialize, Serialize};
 

@@ -34,6 +34,14 @@ impl Basis {
 /// # let limits = mesh_gate::TenantLimits::default();
 /// let forged = mesh_gate::Admitted { value: (), context, basis: mesh_gate::Basis::Passed, limits };
 /// ```
+///
+/// and only of a value that says itself what it asks for ([`Asks`](crate::Asks)):
+///
+/// ```compile_fail
+/// # fn of(gate: &mesh_gate::SecurityGate, caller: &mesh_gate::Caller) {
+/// let admitted = gate.admit(caller, "whatever");
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Admitted<T> {
     value: T,

@@ -50,11 +50,6 @@ impl RequestContext {
         self.client.as_ref()
     }
 
-    /// What quotas go by.
-    pub fn quota_key(&self) -> &str {
-        self.caller.tenant().as_str()
-    }
-
     /// What it is done to, in few words; empty where nobody reads it.
     pub(crate) fn resource(&self) -> &str {
         &self.resource

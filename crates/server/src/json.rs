@@ -110,11 +110,6 @@ impl<'a> JsonObject<'a> {
         self.get(name, "a string")
     }
 
-    /// A text that must be there.
-    pub fn required_text(&self, name: &str) -> Result<String, ApiError> {
-        self.text(name)?.ok_or_else(|| ApiError::missing(name))
-    }
-
     /// A name of some kind.
     pub fn name<T>(
         &self,
@@ -197,6 +192,8 @@ impl<'de> Visitor<'de> for Members {
 
 #[cfg(test)]
 mod tests {
+    use mesh_frame::TopicName;
+
     use super::*;
     use crate::ErrorCode;
 
@@ -230,7 +227,11 @@ mod tests {
         let object = JsonObject::parse(body).expect("an object");
         assert_eq!(object.text("s"), Ok(Some("x".to_owned())));
         assert_eq!(object.text("nil"), Ok(None));
-        assert_eq!(object.required_text("t").map_err(|e| e.code), Err(ErrorCode::MissingParameter));
+        assert_eq!(object.required_raw("t").map_err(|e| e.code), Err(ErrorCode::MissingParameter));
+        let topic = |name| object.required_name(name, TopicName::client).map_err(|error| error.code);
+        assert_eq!(topic("s").map(|topic| topic.to_string()), Ok("x".to_owned()));
+        assert_eq!(topic("nil"), Err(ErrorCode::MissingParameter));
+        assert_eq!(topic("n"), Err(ErrorCode::InvalidArgument));
         for error in [
             object.text("n").expect_err("a number"),
             object.boolean("s").expect_err("a string"),

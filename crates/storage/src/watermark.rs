@@ -12,20 +12,13 @@ pub struct Watermark {
     /// Free bytes below which publishing stops; `None`: the smaller of 5 % of the volume and 1 GiB.
     fixed: Option<u64>,
     low: AtomicBool,
-    free: AtomicU64,
     total: AtomicU64,
 }
 
 impl Watermark {
     /// Watches the volume of `folder`; the first look is taken now.
     pub fn new(folder: PathBuf, fixed: Option<u64>) -> Self {
-        let watermark = Self {
-            folder,
-            fixed,
-            low: AtomicBool::new(false),
-            free: AtomicU64::new(u64::MAX),
-            total: AtomicU64::new(u64::MAX),
-        };
+        let watermark = Self { folder, fixed, low: AtomicBool::new(false), total: AtomicU64::new(u64::MAX) };
         watermark.look();
         watermark
     }
@@ -33,11 +26,6 @@ impl Watermark {
     /// Whether publishing should stop.
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Acquire)
-    }
-
-    /// Free bytes at the last look.
-    pub fn free_bytes(&self) -> u64 {
-        self.free.load(Ordering::Acquire)
     }
 
     /// The size of the volume at the last look.
@@ -50,7 +38,6 @@ impl Watermark {
         let Ok(volume) = rustix::fs::statvfs(&self.folder) else { return };
         let free = volume.f_bavail.saturating_mul(volume.f_frsize);
         let total = volume.f_blocks.saturating_mul(volume.f_frsize);
-        self.free.store(free, Ordering::Release);
         self.total.store(total, Ordering::Release);
         let mark = self.fixed.unwrap_or_else(|| (total / 20).min(1 << 30));
         let low = free < mark;

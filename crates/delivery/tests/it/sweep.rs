@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, future::Future, pin::pin, sync::Arc, task::Poll, time::Duration};
 
-use mesh_base::Signals;
+use mesh_base::{Chance, Signals};
 use mesh_delivery::{
     AskedSettings, GroupKind, GroupSelector, HandOutTerms, Mode, Receiver, SettleOutcome, StartAt, Subscribe,
     SubscribeError,
@@ -65,7 +65,7 @@ async fn served(rig: &Rig) -> Served {
 /// What Meta holds; a membership without a group is given under a group of its own with no settings.
 async fn held(rig: &Rig) -> Served {
     let meta = MetaStore::new(rig.meta.inner().clone(), rig.clock, &Signals::new());
-    let writer = Writer::new(&InstanceId::new("beside").expect("legal"));
+    let writer = Writer::new(&InstanceId::new("beside").expect("legal"), &Chance::system());
     let store = ClusterSubscriptionStore::load(&meta, &writer).await.expect("read");
     let mut held: Served = store
         .groups()

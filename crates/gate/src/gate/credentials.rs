@@ -14,7 +14,13 @@ use crate::{
     tickets::Ticket,
 };
 
-/// A caller whose request needs no signature, or carries one that holds. Only the gate makes one.
+/// A caller whose request needs no signature, or carries one that holds. Only the gate makes one:
+///
+/// ```compile_fail
+/// # fn of(caller: mesh_gate::Caller) {
+/// let forged = mesh_gate::Verified { caller, by_event: false };
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Verified {
     caller: Caller,

@@ -1,8 +1,9 @@
 //! The dialogue with the gate: who calls, whether the request is signed as it must be, and whether it may.
 //!
 //! Every protocol asks in this order: [`Intake::authenticate`], [`Intake::count_connection`], [`Intake::unsigned`]
-//! or else [`Intake::verify`], [`Intake::admit`]. No step can be left out: only what came out of one goes into the
-//! next, and what acts takes only [`Admitted`].
+//! or else [`Intake::verify`], [`Intake::admit`]. Each step takes what the one before it gave, which nobody else can
+//! make: a [`Caller`], a [`Verified`] one, an [`Admitted`] request. So none of them can be left out; only that a
+//! connection is counted is up to the protocol, which may have none.
 
 use std::borrow::Cow;
 

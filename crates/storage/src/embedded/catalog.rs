@@ -5,9 +5,7 @@ use mesh_frame::{Incarnation, Offset, TopicName};
 use mesh_rocks::{Batch, Durability, LocalDb};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    keys::{self, NAME, corrupt},
-};
+use super::keys::{self, NAME, corrupt};
 use crate::{CreateTopic, PartitionInfo, TopicInfo, TopicSettings};
 
 /// A topic as it is stored.

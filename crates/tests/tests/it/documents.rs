@@ -88,6 +88,19 @@ fn only_its_module_and_the_composition_root_name_the_topology() -> Result<()> {
 }
 
 #[test]
+fn protocols_talk_to_the_gate_through_the_intake_alone() -> Result<()> {
+    let sources = sources()?;
+    let (intake, protocols): (Vec<_>, Vec<_>) = sources
+        .iter()
+        .filter(|(name, text)| name.starts_with("ingress/src/") && text.contains("SecurityGate"))
+        .map(|(name, _)| name.as_str())
+        .partition(|name| name.starts_with("ingress/src/intake"));
+    ensure!(protocols.is_empty(), "the gate is named in {protocols:?}");
+    ensure!(intake.contains(&"ingress/src/intake.rs"), "the intake has no gate: {intake:?}");
+    Ok(())
+}
+
+#[test]
 fn no_production_crate_is_built_with_an_in_memory_store() -> Result<()> {
     // covers: U07  proves: ST-7
     for package in packages()? {
