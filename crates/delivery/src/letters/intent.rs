@@ -12,7 +12,7 @@ use std::{
 use mesh_base::{BackendError, BackendErrorKind};
 use mesh_frame::{InstanceId, Offset};
 use mesh_state::shared::{
-    DeadLetterStore, ReplayAttempt, ReplayIntent, ReplayedGroup, ReplayedLetter, Stored,
+    DeadLetterStore, Removed, ReplayAttempt, ReplayIntent, ReplayedGroup, ReplayedLetter, Stored,
 };
 use mesh_storage::{Partition, Topic};
 
@@ -71,7 +71,9 @@ impl ReliableDispatcher {
             for attempt in &intent.record.attempts {
                 gone += self.0.settle_attempt(&instance, attempt).await?.gone;
             }
-            let _outcome = self.0.dead_letters.end_intent(&instance, &intent).await?;
+            if let Removed::Stale(Some(_)) = self.0.dead_letters.end_intent(&instance, &intent).await? {
+                tracing::warn!(%instance, "another process wrote down replays of this instance meanwhile: they are left to it");
+            }
         }
         Ok(gone)
     }
@@ -101,10 +103,12 @@ impl Inner {
         self.settle_unsure(turn).await?;
         if turn.stale {
             let intent = self.intend(turn, None).await?;
-            if turn.unsure.is_empty() {
-                let _outcome = self.dead_letters.end_intent(&self.instance, &intent).await?;
-            }
-            turn.stale = false;
+            // Something else that is written down there is looked at again.
+            turn.stale = turn.unsure.is_empty()
+                && matches!(
+                    self.dead_letters.end_intent(&self.instance, &intent).await?,
+                    Removed::Stale(Some(_))
+                );
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use mesh_base::{BackendError, BackendErrorKind, Backoff};
 use mesh_frame::Event;
-use mesh_state::shared::{DeadLetter, DeadLetterStore, ReplayIntent, Stored};
+use mesh_state::shared::{DeadLetter, DeadLetterStore, Removed, ReplayIntent, Stored};
 use mesh_storage::{AppendItem, Topic};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
@@ -242,8 +242,9 @@ impl Replaying {
         match failed {
             Some(error) => Err(error),
             None => {
-                let _outcome = self.inner.dead_letters.end_intent(&self.inner.instance, intended).await?;
-                self.turn.stale = false;
+                let ended = self.inner.dead_letters.end_intent(&self.inner.instance, intended).await?;
+                // Something else that is written down there is looked at again.
+                self.turn.stale = matches!(ended, Removed::Stale(Some(_)));
                 Ok(())
             }
         }

@@ -387,15 +387,23 @@ impl Groups {
             batch.put_cursor(group.lane_key(&partition), cursor);
         }
         let log = inner.positions.log();
-        log.committed(log.commit(log.epoch(), batch, Durability::Synced))
-            .await
-            .map_err(LedgerUnavailable::from)?;
-        let (record, membership) = self.membership(id, None, request).await?;
+        let committed = log.committed(log.commit(log.epoch(), batch, Durability::Synced)).await;
+        let prepared = match committed {
+            Ok(()) => self.membership(id, None, request).await,
+            Err(error) => Err(LedgerUnavailable::from(error).into()),
+        };
+        let (record, membership) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.forget_number(&group).await;
+                return Err(error);
+            }
+        };
         let member = || self.store.put_member(id, record.clone());
         let member = match inner.operations.decide(asker, member).await {
             Ok(member) => member,
             Err(undecided) => {
-                inner.forget_positions(&group);
+                self.forget_number(&group).await;
                 return Err(undecided.into());
             }
         };
@@ -418,7 +426,7 @@ impl Groups {
             Err(Undecided::Stopping) => return Err(Unable::Stopping.into()),
         };
         if let Err(refused) = made {
-            inner.forget_positions(&group);
+            self.forget_number(&group).await;
             self.end_membership(id, &member, asker).await?;
             return Err(refused);
         }
@@ -476,6 +484,14 @@ impl Groups {
             resolved.push((partition.id(), offset.max(first)));
         }
         Ok(resolved)
+    }
+
+    /// Takes back the number and the positions of a group that was not made. What fails is left to the next start.
+    async fn forget_number(&self, group: &Arc<Group>) {
+        self.inner().forget_positions(group);
+        if let Err(error) = self.identities.release_group_number(group.number, &group.id).await {
+            tracing::debug!(group = %group.id, error = %error.chain(), "its number stays reserved until the next start");
+        }
     }
 
     /// Makes the client a member, or changes what it already is.

@@ -26,7 +26,7 @@ enum Change {
     MakeGroup,
     MakeBroadcast,
     Join,
-    ChangeSettings,
+    Settings,
     Leave,
     LeaveAndDelete,
     LeaveBroadcast,
@@ -48,8 +48,11 @@ enum Fault {
     Dies { spared: usize, happens: bool },
 }
 
-/// What Meta holds, and what memory serves: members with what each may have in flight, by group.
-type Served = BTreeMap<GroupId, (u32, u64, Vec<(String, u32)>)>;
+/// What Meta holds of a group, or memory serves: generation, ack timeout, members with what each may have in flight.
+type Seen = (u32, u64, Vec<(String, u32)>);
+
+/// By group.
+type Served = BTreeMap<GroupId, Seen>;
 
 /// What a process serves.
 async fn served(rig: &Rig) -> Served {
@@ -130,7 +133,7 @@ impl Change {
                 let made = subscribe("n", Mode::LoadBalance, AskedSettings::default(), StartAt::Latest).await;
                 made.map(drop).map_err(text)
             }
-            Self::ChangeSettings => {
+            Self::Settings => {
                 let asked = AskedSettings { ack_timeout_ms: Some(40_000), ..AskedSettings::default() };
                 let made = subscribe("a", Mode::LoadBalance, asked, StartAt::Latest).await;
                 made.map(drop).map_err(text)
@@ -163,7 +166,7 @@ impl Change {
             let name = GroupName::new(name).expect("legal");
             served.get(&GroupId { tenant: tenant(), topic: topic(), kind, name })
         };
-        let has = |of: Option<&(u32, u64, Vec<(String, u32)>)>, name: &str| {
+        let has = |of: Option<&Seen>, name: &str| {
             of.is_some_and(|(_, _, members)| members.iter().any(|(member, _)| member == name))
         };
         let default = group("default", GroupKind::LoadBalance);
@@ -171,7 +174,7 @@ impl Change {
             Self::MakeGroup => has(group("fresh", GroupKind::LoadBalance), "n"),
             Self::MakeBroadcast => has(group("y", GroupKind::Broadcast), "y"),
             Self::Join => has(default, "n"),
-            Self::ChangeSettings => default.is_some_and(|(_, timeout, _)| *timeout == 40_000),
+            Self::Settings => default.is_some_and(|(_, timeout, _)| *timeout == 40_000),
             Self::Leave => default.is_some() && !has(default, "a"),
             Self::LeaveAndDelete | Self::RemoveGroup => default.is_none(),
             Self::LeaveBroadcast => group("x", GroupKind::Broadcast).is_none(),
@@ -316,7 +319,7 @@ sweeps! {
     a_group_that_is_made_is_made_whole_or_not_at_all: MakeGroup;
     a_broadcast_group_that_is_made_is_made_whole_or_not_at_all: MakeBroadcast;
     a_member_that_joins_is_in_memory_what_it_is_in_meta: Join;
-    settings_that_change_are_in_memory_what_they_are_in_meta: ChangeSettings;
+    settings_that_change_are_in_memory_what_they_are_in_meta: Settings;
     a_member_that_leaves_is_in_memory_what_it_is_in_meta: Leave;
     a_group_that_is_deleted_with_its_last_member_goes_whole_or_stays: LeaveAndDelete;
     a_broadcast_group_goes_with_its_client_or_stays: LeaveBroadcast;
