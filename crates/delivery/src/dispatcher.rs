@@ -26,17 +26,17 @@ use tokio::sync::Notify;
 
 use crate::{
     DeliverySignals, DeliveryTopology, PollError, Receiver,
-    backlog::Backlog,
-    burials::Unburied,
-    client::Clients,
-    delivery_id::DeliveryIds,
+    dead_letters::burials::Unburied,
+    dead_letters::{Desk, TimeIndex},
+    group::backlog::Backlog,
+    group::client::Clients,
+    group::marked::Marked,
+    group::topic_groups::GroupsByTopic,
     group::{Group, PartitionLane, member_of},
-    letters::{Desk, TimeIndex},
-    marked::Marked,
+    handout::stream::Streams,
     operations::Operations,
     schedule::Schedule,
-    stream::Streams,
-    topic_groups::GroupsByTopic,
+    settle::delivery_id::DeliveryIds,
 };
 
 /// The ledger cannot write or be read now: the same request can be tried again.

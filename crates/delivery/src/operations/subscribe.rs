@@ -21,9 +21,9 @@ use super::{StillBusy, Tell, Unable, Undecided, places::Places};
 use crate::{
     AskedSettings, Mode, ReliableDispatcher, Settings,
     dispatcher::{Inner, LedgerUnavailable},
+    group::settings::DEFAULT_MAX_IN_FLIGHT,
     group::{Group, Membership, kind_of},
     lane::AckMode,
-    settings::DEFAULT_MAX_IN_FLIGHT,
 };
 
 /// Where a new group starts.

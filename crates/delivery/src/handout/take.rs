@@ -15,8 +15,8 @@ use mesh_storage::Partition;
 use crate::{
     dispatcher::Inner,
     group::{Group, GroupState, PartitionSource, verdict},
+    handout::stream::GroupStreams,
     lane::{Demand, Judge, LOOK, Member, Taken, Terms, delivery_bytes},
-    stream::GroupStreams,
 };
 
 /// What a member got.

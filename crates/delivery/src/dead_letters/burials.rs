@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{SettleOutcome, delivery_id::DeliveryRef, dispatcher::Inner, group::Group};
+use crate::{SettleOutcome, dispatcher::Inner, group::Group, settle::delivery_id::DeliveryRef};
 
 /// A reject waits no longer than this for its dead letters.
 const PATIENCE: Duration = Duration::from_secs(5);

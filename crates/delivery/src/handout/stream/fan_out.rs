@@ -22,9 +22,9 @@ use super::{Fan, Parcel, Stream};
 use crate::{
     dispatcher::{Inner, LedgerUnavailable},
     group::Group,
+    handout::poll::{Cancelled, HELD},
+    handout::take::Looking,
     lane::{AckMode, Demand, LOOK, Member, Taken, delivery_bytes},
-    poll::{Cancelled, HELD},
-    take::Looking,
 };
 
 /// How long a group is left alone whose ledger or log cannot be used now.

@@ -14,11 +14,11 @@ use mesh_storage::{LogRecord, Partition};
 
 use crate::{
     Receiver,
-    delivery_id::DeliveryRef,
     dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
     group::{Group, member_of},
+    handout::take::{Looking, Took},
     lane::{AckMode, Demand, Dropped, LOOK, Member, Taken},
-    take::{Looking, Took},
+    settle::delivery_id::DeliveryRef,
 };
 
 /// Why a poll has no answer.

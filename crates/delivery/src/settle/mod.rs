@@ -4,6 +4,8 @@
 //! the ledger cannot write, nothing changes and the outcome says so. A verb that meets an ack which is on its
 //! way is answered after that one is decided.
 
+pub(crate) mod delivery_id;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -12,11 +14,11 @@ use mesh_rocks::Durability;
 use mesh_state::positions::{CommitError, LastError, PositionBatch};
 
 use crate::{
-    delivery_id::DeliveryRef,
     dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
+    group::settings::Range,
     group::{Group, GroupState},
     lane::Settled,
-    settings::Range,
+    settle::delivery_id::DeliveryRef,
 };
 
 /// `delayMs` of a nack.

@@ -18,7 +18,7 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use crate::{ReliableDispatcher, dispatcher::Inner, group_admin::lag};
+use crate::{ReliableDispatcher, dispatcher::Inner, views::groups::lag};
 
 /// Series of each kind at most.
 const MOST: usize = 1_000;

@@ -1,5 +1,8 @@
 //! What an operator sees of deliveries: positions, pending counts, dead letters, and what retention may take.
 
+pub(crate) mod groups;
+mod lag;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use mesh_base::{BackendError, Stop, UnixMillis};

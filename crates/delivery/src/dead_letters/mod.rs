@@ -4,6 +4,7 @@
 //! share out what is there instead of doing it twice; `docs/decisions` says why a row goes after its copy, and how
 //! a copy is made once although the process may die in between.
 
+pub(crate) mod burials;
 mod copy;
 mod desk;
 mod discard;
@@ -12,6 +13,7 @@ mod intent;
 mod replay;
 mod retention;
 mod time_index;
+mod undertaker;
 
 use std::sync::Arc;
 

@@ -3,6 +3,14 @@
 //! One short mutex guards it, never held over an await. Batches are handed to the position log under that
 //! mutex, so that they are committed in the order they were made.
 
+pub(crate) mod backlog;
+pub(crate) mod client;
+pub(crate) mod marked;
+pub(crate) mod receiver;
+pub mod settings;
+mod start_at;
+pub(crate) mod topic_groups;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -23,11 +31,11 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    backlog::Backlog,
+    dead_letters::{ReplayTag, replay_verdict},
+    group::backlog::Backlog,
+    group::settings::Settings,
+    handout::stream::{GroupStreams, Parcel, Stream},
     lane::{AckMode, Lane, Member, Source, Terms, Verdict, Windows},
-    letters::{ReplayTag, replay_verdict},
-    settings::Settings,
-    stream::{GroupStreams, Parcel, Stream},
 };
 
 /// A member as its group knows it.

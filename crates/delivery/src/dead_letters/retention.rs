@@ -8,7 +8,7 @@ use mesh_frame::TopicName;
 use mesh_state::shared::{DeadLetterScope, DeadLetterStore};
 
 use super::{DeadLetters, LetterRow};
-use crate::view::DEAD_LETTERS_FOR;
+use crate::views::DEAD_LETTERS_FOR;
 
 /// Rows that a topic may have.
 const MOST: usize = 100_000;
