@@ -9,7 +9,8 @@ use std::{
     sync::Arc,
 };
 
-use mesh_base::BackendError;
+use mesh_base::{BackendError, BackendErrorKind};
+use mesh_frame::ClientId;
 use mesh_rocks::Durability;
 use mesh_state::{
     positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch},
@@ -86,27 +87,33 @@ impl Groups {
     }
 
     /// Removes what the death of an operation left in Meta: memberships of no group, and groups of one client
-    /// without it.
+    /// without it. What is there and cannot be read, because a newer release wrote it, counts as there.
     async fn end_what_was_left(&self) -> Result<(), BackendError> {
         for (id, member) in self.store.all_members() {
-            if self.store.group(&id).is_none() {
-                tracing::info!(group = %id, client = %member.record.client, "a subscription that was never finished, or never quite ended, is removed");
-                let mut held = Some(member);
-                while let Some(ours) = held.take() {
-                    if let Removed::Stale(there) = self.store.remove_member(&id, &ours).await? {
-                        held = there;
-                    }
+            if self.store.group(&id).is_some() || is_there(self.store.read_group(&id).await)? {
+                continue;
+            }
+            tracing::info!(group = %id, client = %member.record.client, "a subscription that was never finished, or not ended to the last step, is removed");
+            let mut held = Some(member);
+            while let Some(ours) = held.take() {
+                if let Removed::Stale(there) = self.store.remove_member(&id, &ours).await? {
+                    held = there;
                 }
             }
         }
         for (id, group) in self.store.groups() {
-            if id.kind == GroupKind::Broadcast && self.store.members(&id).is_empty() {
-                tracing::info!(group = %id, "a group of one client without it is removed");
-                let mut held = Some(group);
-                while let Some(ours) = held.take() {
-                    if let Removed::Stale(there) = self.store.remove_group(&id, &ours).await? {
-                        held = there;
-                    }
+            if id.kind == GroupKind::LoadBalance || !self.store.members(&id).is_empty() {
+                continue;
+            }
+            let Ok(client) = ClientId::new(id.name.as_str()) else { continue };
+            if is_there(self.store.read_member(&id, &client).await)? {
+                continue;
+            }
+            tracing::info!(group = %id, "a group of one client without it is removed");
+            let mut held = Some(group);
+            while let Some(ours) = held.take() {
+                if let Removed::Stale(there) = self.store.remove_group(&id, &ours).await? {
+                    held = there;
                 }
             }
         }
@@ -213,5 +220,16 @@ impl Groups {
         let commit = log.commit(log.epoch(), batch, Durability::Synced);
         log.committed(commit).await.map_err(LedgerUnavailable::from)?;
         Ok(orphans.len())
+    }
+}
+
+/// Whether a record is there, by what reading it gave.
+fn is_there<T>(read: Result<Option<T>, BackendError>) -> Result<bool, BackendError> {
+    match read {
+        Ok(held) => Ok(held.is_some()),
+        Err(error) if matches!(error.kind(), BackendErrorKind::Refused | BackendErrorKind::Corrupt) => {
+            Ok(true)
+        }
+        Err(error) => Err(error),
     }
 }
