@@ -21,6 +21,7 @@ mod gate_rights;
 mod gate_signatures;
 mod gate_tls;
 mod gate_tokens;
+mod hung_up;
 mod kills;
 mod limits;
 mod metrics;
