@@ -74,6 +74,15 @@ impl<K: Hash + Eq + Clone> Locks<K> {
         guard.map(|guard| Locked { _guard: Guard::Alone(guard), _entry: entry }).map_err(|_elapsed| StillBusy)
     }
 
+    /// The same without a bound: for an operation that is half done and that nobody waits for.
+    pub(crate) async fn alone_at_last(&self, name: &K) -> Locked<K> {
+        loop {
+            if let Ok(locked) = self.alone(name).await {
+                return locked;
+            }
+        }
+    }
+
     /// Waits until nobody has the name alone.
     ///
     /// # Errors

@@ -293,8 +293,14 @@ impl Inner {
             "a topic got more partitions: the events of a key may go to another one from now on, out of order with those before");
         let groups = self.by_topic.of(name);
         let mut failed = None;
-        for group in groups {
-            failed = failed.or(self.add_lanes(&group).await.err());
+        for id in groups.iter().map(|group| &group.id) {
+            // A group that is being sought meanwhile has read its lanes, perhaps without the new partitions.
+            let alone = self.operations.groups.alone_at_last(id).await;
+            let there = self.groups.read().by_id.get(id).cloned();
+            if let Some(group) = there {
+                failed = failed.or(self.add_lanes(&group).await.err());
+            }
+            drop(alone);
         }
         if let Some(error) = failed {
             return Err(SubscribeError::from(error).into());
