@@ -27,13 +27,16 @@ async fn post(client: &Client, path: &str) -> Result<Reply> {
     client.administer("POST", path, &json!({})).await
 }
 
-/// Lets the group of `name` fail everything until the topic has that many dead letters.
+/// Lets the group of `name` fail everything until the topic has that many dead letters. From then on it has long for
+/// an ack, so that nothing dies again on a slow machine.
 async fn until_dead(client: &Client, name: &str, count: usize) -> Result<()> {
     until("the dead letters", Duration::from_secs(60), async || {
         client.poll(name, 1_000, 100).await.ok()?;
         (client.dead_letters("t").await.ok()?.len() == count).then_some(())
     })
-    .await
+    .await?;
+    client.subscribed(&once(name).ack_timeout_ms(60_000)).await?;
+    Ok(())
 }
 
 /// Everything that comes until nothing does for a second, acknowledged.
