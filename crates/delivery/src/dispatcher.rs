@@ -1,89 +1,39 @@
-//! `ReliableDispatcher`: hands out, settles, and counts what is pending, for every group of the process.
+//! `ReliableDispatcher`: the face of delivery. It holds one handle of each room and forwards.
 //!
-//! The poller's own task takes and commits; nothing is buffered for a group. A delivery is told to a client
-//! only after its row is in the write-ahead log, an ack only after its row is gone from it. While the ledger
-//! cannot write, everything answers [`LedgerUnavailable`] and stays as it is.
+//! A delivery is told to a client only after its row is in the write-ahead log, an ack only after its row is gone from
+//! it. While the ledger cannot write, everything answers [`crate::LedgerUnavailable`] and stays as it is.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use mesh_base::{BackendError, Chance, Clock, Stop, Tasks, UnixMillis};
-use mesh_frame::{ClientId, Epoch, TenantId, TopicName};
-use mesh_rocks::Durability;
+use mesh_base::{BackendError, Chance, Clock, Signals, Stop, Tasks, UnixMillis};
+use mesh_frame::{ClientId, Epoch, InstanceId, TenantId, TopicName};
 use mesh_state::{
-    positions::{CommitError, LedgerEpoch, PositionBatch, Positions},
-    shared::{GroupId, MetaBackedDeadLetterStore},
+    positions::{CommitError, Positions},
+    shared::MetaBackedDeadLetterStore,
 };
-use mesh_storage::{Partition, Storage};
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use mesh_storage::{Storage, Topic};
 
 use crate::{
-    DeliverySignals, DeliveryTopology, PollError, Receiver,
-    dead_letters::burials::Unburied,
-    dead_letters::{Desk, TimeIndex},
-    group::backlog::Backlog,
-    group::client::Clients,
-    group::marked::Marked,
-    group::topic_groups::GroupsByTopic,
-    group::{Group, PartitionLane, member_of},
-    handout::stream::Streams,
-    operations::Operations,
-    schedule::Schedule,
-    settle::delivery_id::DeliveryIds,
+    dead_letters::DeadLetters,
+    group::{Core, receiver::Receiver},
+    handout::{
+        delivery_id::DeliveryIds,
+        hand_outs::{HandOuts, PollError},
+        poll::Answer,
+        stream::ClientStream,
+        streams::Streams,
+    },
+    ledger::Ledger,
+    limits::DeliveryLimits,
+    operations::{GroupStores, Groups},
+    owned::Owned,
+    retention::{OfThisInstance, Retention},
+    settle::{DeadLettered, Deliveries, SettleOutcome, Settler},
+    signals::DeliverySignals,
+    ticker::Ticker,
+    topology::Polled,
+    views::{self, ClientView, DeadLetterView, PositionView},
 };
-
-/// The ledger cannot write or be read now: the same request can be tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum LedgerUnavailable {
-    /// A commit did not happen.
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-    /// The position database or the log could not be read.
-    #[error(transparent)]
-    Backend(#[from] BackendError),
-}
-
-impl LedgerUnavailable {
-    /// What happened, with every cause, in one line.
-    pub fn chain(&self) -> String {
-        match self {
-            Self::Commit(error) => error.to_string(),
-            Self::Backend(error) => error.chain(),
-        }
-    }
-
-    /// Whether the disk is full.
-    pub fn is_full(&self) -> bool {
-        match self {
-            Self::Commit(error) => *error == CommitError::Full,
-            Self::Backend(error) => error.kind() == mesh_base::BackendErrorKind::Full,
-        }
-    }
-}
-
-/// Bounds of the dispatcher.
-#[derive(Clone, Copy, Debug)]
-pub struct DeliveryLimits {
-    /// Outstanding rows a group may have on a partition.
-    pub outstanding: usize,
-    /// Outstanding rows of the process.
-    pub outstanding_total: usize,
-    /// Subscriptions a client may have.
-    pub subscriptions_per_client: usize,
-    /// Bytes an answer to a poll may have.
-    pub answer_bytes: usize,
-    /// How long a client may leave lie what its stream has for it.
-    pub stream_unread: Duration,
-    /// How long an append of a dead letter may take.
-    pub publish_timeout: Duration,
-}
 
 /// What the dispatcher stands on.
 pub struct Foundations {
@@ -97,10 +47,10 @@ pub struct Foundations {
     pub positions: Arc<Positions>,
     /// The ledger of dead letters.
     pub dead_letters: MetaBackedDeadLetterStore,
-    /// Which partitions to poll.
-    pub topology: DeliveryTopology,
+    /// Which partitions this instance polls.
+    pub polled: Polled,
     /// The name of this instance.
-    pub instance: mesh_frame::InstanceId,
+    pub instance: InstanceId,
     /// The key of the MAC of delivery ids.
     pub delivery_id_key: [u8; 32],
     /// The count of this boot of the instance.
@@ -122,194 +72,208 @@ pub struct ClientHolding {
     pub topics: Vec<TopicName>,
 }
 
-/// One tenant alone has four fifths of the rows of the process, two have four ninths each.
-const SHARE: usize = 4;
-
 /// The dispatcher; cheap to clone.
 #[derive(Clone)]
-pub struct ReliableDispatcher(pub(crate) Arc<Inner>);
+pub struct ReliableDispatcher(Arc<Rooms>);
 
-pub(crate) struct Inner {
-    pub(crate) clock: Clock,
-    pub(crate) chance: Chance,
-    pub(crate) storage: Storage,
-    pub(crate) positions: Arc<Positions>,
-    pub(crate) dead_letters: MetaBackedDeadLetterStore,
-    pub(crate) topology: DeliveryTopology,
-    pub(crate) instance: mesh_frame::InstanceId,
-    pub(crate) limits: DeliveryLimits,
-    pub(crate) signals: DeliverySignals,
-    pub(crate) ids: DeliveryIds,
-    pub(crate) epoch: Epoch,
-    pub(crate) groups: RwLock<Directory>,
-    pub(crate) by_topic: Arc<GroupsByTopic>,
-    pub(crate) clients: Clients,
-    pub(crate) schedule: Schedule,
-    /// Groups that were busy when something was appended for them.
-    pub(crate) marked: Marked,
-    /// Outstanding rows at the last count, and those added since: never fewer than there are.
-    pub(crate) outstanding: AtomicUsize,
-    /// Groups with something condemned.
-    pub(crate) condemned: Mutex<Vec<u64>>,
-    /// Partitions, by their key in the log, whose backlog was warned about.
-    pub(crate) warned: Mutex<HashSet<u32>>,
-    pub(crate) condemned_signal: Notify,
-    pub(crate) buried_signal: Notify,
-    pub(crate) unburied: Unburied,
-    pub(crate) streams: Streams,
-    /// Replays and discards of dead letters.
-    pub(crate) letters: Desk,
-    /// When they died.
-    pub(crate) letter_times: TimeIndex,
-    /// Changes of groups and topics that are under way.
-    pub(crate) operations: Operations,
-}
-
-/// Every group, by number, by id and by topic.
-#[derive(Debug, Default)]
-pub(crate) struct Directory {
-    pub(crate) by_number: HashMap<u64, Arc<Group>>,
-    pub(crate) by_id: HashMap<GroupId, Arc<Group>>,
-    by_topic: Arc<GroupsByTopic>,
-    /// What every tenant with groups has in flight, with how many groups it has.
-    backlogs: HashMap<TenantId, (usize, Arc<Backlog>)>,
-}
-
-impl Directory {
-    pub(crate) fn add(&mut self, group: &Arc<Group>) {
-        self.by_topic.add(group);
-        self.enter(group);
-    }
-
-    /// Puts a group in the place of the one that it follows, which is closed.
-    pub(crate) fn replace(&mut self, old: &Arc<Group>, next: &Arc<Group>) {
-        self.by_topic.replace(old, next);
-        self.leave(old);
-        self.enter(next);
-    }
-
-    /// Takes out a group that is closed.
-    pub(crate) fn remove(&mut self, group: &Arc<Group>) {
-        self.by_topic.remove(group);
-        self.leave(group);
-    }
-
-    fn enter(&mut self, group: &Arc<Group>) {
-        self.by_number.insert(group.number, group.clone());
-        self.by_id.insert(group.id.clone(), group.clone());
-        let (groups, backlog) = self.backlogs.entry(group.id.tenant.clone()).or_default();
-        *groups += 1;
-        group.backlog.get_or_init(|| backlog.clone());
-        group.tell_backlog(&group.state.lock());
-    }
-
-    fn leave(&mut self, group: &Arc<Group>) {
-        self.by_number.remove(&group.number);
-        self.by_id.remove(&group.id);
-        group.tell_backlog(&group.state.lock());
-        if let Some((groups, _)) = self.backlogs.get_mut(&group.id.tenant) {
-            *groups -= 1;
-            if *groups == 0 {
-                self.backlogs.remove(&group.id.tenant);
-            }
-        }
-    }
+struct Rooms {
+    core: Arc<Core>,
+    hand_outs: Arc<HandOuts>,
+    streams: Arc<Streams>,
+    settler: Settler,
+    letters: DeadLetters,
+    ticker: Ticker,
+    retention: Retention,
+    instance: InstanceId,
 }
 
 impl ReliableDispatcher {
-    /// A dispatcher without groups; [`crate::Groups::recover`] brings them.
+    /// A dispatcher without groups; [`Groups::recover`] brings them.
     pub fn new(on: Foundations) -> Self {
         let ids = DeliveryIds::new(&on.delivery_id_key, on.instance.as_str());
-        let by_topic = Arc::new(GroupsByTopic::default());
-        Self(Arc::new(Inner {
+        let core = Arc::new(Core {
             clock: on.clock,
-            operations: Operations::new(on.chance.clone()),
             chance: on.chance,
             storage: on.storage,
-            positions: on.positions,
-            dead_letters: on.dead_letters,
-            topology: on.topology,
-            instance: on.instance,
+            ledger: Ledger::new(on.positions, on.limits.outstanding_total),
+            polled: on.polled,
+            epoch: on.epoch,
+            directory: Default::default(),
+            attention: Default::default(),
+            owned: Owned::new(),
             limits: on.limits,
             signals: on.signals,
-            ids,
-            epoch: on.epoch,
-            groups: RwLock::new(Directory { by_topic: by_topic.clone(), ..Directory::default() }),
-            by_topic,
-            clients: Clients::default(),
-            schedule: Schedule::default(),
-            marked: Marked::default(),
-            outstanding: AtomicUsize::new(0),
-            condemned: Mutex::default(),
-            warned: Mutex::default(),
-            condemned_signal: Notify::new(),
-            buried_signal: Notify::new(),
-            unburied: Unburied::default(),
-            streams: Streams::new(on.stream_tasks),
-            letters: Desk::default(),
-            letter_times: TimeIndex::default(),
-        }))
-    }
-
-    /// Told of every append, from the thread that made it, which waits for nobody: a group that is busy is marked,
-    /// and [`ReliableDispatcher::wake_marked`] wakes its members.
-    pub fn appended(&self, topic: &TopicName, records: usize) {
-        self.0.by_topic.each(topic, |group| {
-            if !group.waiters.is_empty() || group.streams.load(Ordering::SeqCst) > 0 {
-                match group.state.try_lock() {
-                    Some(state) => state.wake_for(&group.waiters, records),
-                    None => self.0.marked.mark(group),
-                }
-            }
         });
+        let hand_outs = Arc::new(HandOuts { core: core.clone(), ids: ids.clone() });
+        let streams = Arc::new(Streams::new(hand_outs.clone(), on.stream_tasks));
+        let dead_lettered = Arc::new(DeadLettered::default());
+        let settler = Settler { core: core.clone(), ids, dead_lettered: dead_lettered.clone() };
+        let letters = DeadLetters::new(core.clone(), on.dead_letters, on.instance.clone(), dead_lettered);
+        let ticker = Ticker { core: core.clone(), streams: streams.clone() };
+        let floors = Arc::new(OfThisInstance(core.clone()));
+        let retention = Retention::new(core.clone(), letters.clone(), floors);
+        let instance = on.instance;
+        Self(Arc::new(Rooms { core, hand_outs, streams, settler, letters, ticker, retention, instance }))
     }
 
-    /// Wakes who waits at groups that were busy when something was appended for them, until it is told to stop.
-    pub async fn wake_marked(self, stop: Stop) {
-        loop {
-            let marked = tokio::select! {
-                () = stop.wait() => return,
-                marked = self.0.marked.take() => marked,
-            };
-            for group in marked {
-                // Whoever has the lock has it for a moment.
-                group.state.lock().wake_for(&group.waiters, usize::MAX);
-            }
-        }
+    /// The handle on this dispatcher's groups, which are kept in these stores.
+    pub fn groups(&self, stores: GroupStores) -> Groups {
+        let Rooms { core, streams, letters, instance, .. } = &*self.0;
+        Groups::new(core.clone(), streams.clone(), letters.clone(), instance.clone(), stores)
+    }
+
+    /// The handle on the dead letters of this dispatcher's groups.
+    pub fn letters(&self) -> DeadLetters {
+        self.0.letters.clone()
+    }
+
+    /// Told of every append, from the thread that made it, which waits for nobody.
+    pub fn appended(&self, topic: &TopicName, records: usize) {
+        self.0.core.appended(topic, records);
+    }
+
+    /// Looks at groups that were busy when something was appended for them, and at those whose commit nobody waits
+    /// for any more, until it is told to stop.
+    pub async fn attend(self, stop: Stop) {
+        self.0.core.attend(stop).await;
+    }
+
+    /// Runs every group's timers until it is told to stop.
+    pub async fn tick(self, stop: Stop) {
+        self.0.ticker.tick(stop).await;
+    }
+
+    /// Stages, once a second, the progress that no hand-out carries, and ends streams that stand still.
+    pub async fn keep_progress(self, stop: Stop) {
+        self.0.ticker.keep_progress(stop).await;
+    }
+
+    /// Writes dead letters until it is told to stop.
+    pub async fn write_dead_letters(self, stop: Stop) {
+        self.letters().write(stop).await;
+    }
+
+    /// Applies the retention rules to every topic, once a `period`, until it is told to stop.
+    pub async fn retain(self, period: Duration, stop: Stop) {
+        self.0.retention.run(period, stop).await;
+    }
+
+    /// Applies the retention rules to one topic now.
+    ///
+    /// # Errors
+    /// When the log cannot be read or written.
+    pub async fn retain_topic(&self, topic: &Arc<Topic>) -> Result<(), BackendError> {
+        self.0.retention.retain_topic(topic).await
+    }
+
+    /// Stages the progress of every group now, for a planned stop. What was begun for a request is finished first.
+    pub async fn flush(&self) {
+        self.0.ticker.flush().await;
+    }
+
+    /// Up to `most` deliveries for a client, over all its groups; waits up to `timeout` when there is
+    /// nothing, and not a moment once there is something.
+    ///
+    /// # Errors
+    /// See [`PollError`].
+    pub async fn poll(
+        &self,
+        receiver: &Receiver,
+        client: &ClientId,
+        most: usize,
+        timeout: Duration,
+    ) -> Result<Answer, PollError> {
+        self.0.hand_outs.poll(receiver, client, most, timeout).await
+    }
+
+    /// Opens a stream over all groups of a client, also those it joins later. One that the client had open
+    /// is told so and ends.
+    ///
+    /// # Errors
+    /// When the client has no subscription, or had one that was ended for it, or is somebody else's.
+    pub fn stream(&self, receiver: &Receiver, client: &ClientId) -> Result<ClientStream, PollError> {
+        self.0.streams.stream(receiver, client)
+    }
+
+    /// What delivery ids stand for, as far as they are of this tenant. Pure: nothing is read but the ids.
+    pub fn resolve(&self, tenant: &TenantId, ids: &[String]) -> Deliveries {
+        self.0.settler.resolve(tenant, ids)
+    }
+
+    /// The places of deliveries that were handed out to another principal than this.
+    pub fn of_others(&self, deliveries: &Deliveries, principal: Option<&str>) -> Vec<usize> {
+        self.0.settler.of_others(deliveries, principal)
+    }
+
+    /// Acknowledges deliveries: they are done. Takes any id of a live delivery. One commit a group; answers in
+    /// the order of the ids.
+    pub async fn ack(&self, deliveries: &Deliveries) -> Vec<SettleOutcome> {
+        self.0.settler.ack(deliveries).await
+    }
+
+    /// Gives deliveries back for another attempt, due after `delay`, or after the backoff of their attempt.
+    /// The last attempt makes it a dead letter at once, which has the `reason`. Takes the newest id only.
+    pub async fn nack(
+        &self,
+        deliveries: &Deliveries,
+        delay: Option<Duration>,
+        reason: Option<&str>,
+    ) -> Vec<SettleOutcome> {
+        self.0.settler.nack(deliveries, delay, reason).await
+    }
+
+    /// Locks deliveries until `by` from now. Takes the newest id only, also after the lock ran out while
+    /// nobody else was given the delivery; where the tenant has `backlog` of them in flight already that is too
+    /// late.
+    pub async fn extend(
+        &self,
+        deliveries: &Deliveries,
+        by: Duration,
+        backlog: Option<u64>,
+    ) -> Vec<SettleOutcome> {
+        self.0.settler.extend(deliveries, by, backlog).await
+    }
+
+    /// Makes deliveries dead letters now, with the `reason`. Takes any id of a live delivery. Answers once the dead
+    /// letters are stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later.
+    /// Of an event that the log has dropped there can be none: the delivery ends, and the outcome is `Unknown`.
+    pub async fn reject(&self, deliveries: &Deliveries, reason: Option<&str>) -> Vec<SettleOutcome> {
+        self.0.settler.reject(deliveries, reason).await
     }
 
     /// Deliveries handed out and not finished, over all groups.
     pub fn pending_count(&self) -> usize {
-        self.0.all_groups().iter().map(|group| group.state.lock().pending()).sum()
+        self.0.core.directory.pending()
     }
 
     /// Outstanding rows over all groups.
     pub fn outstanding_count(&self) -> usize {
-        self.0.all_groups().iter().map(|group| group.state.lock().outstanding()).sum()
+        self.0.core.directory.count_rows()
     }
 
     /// Whose a client is, and which topics it is subscribed to; `None`: there is no such client.
     pub fn client(&self, tenant: &TenantId, client: &ClientId) -> Option<ClientHolding> {
-        let groups = self.0.groups_of(tenant, client)?;
+        let directory = &self.0.core.directory;
+        let groups = directory.of_client(tenant, client)?;
         let mut topics: Vec<TopicName> = groups.iter().map(|group| group.id.topic.clone()).collect();
         topics.sort_unstable();
         topics.dedup();
-        Some(ClientHolding { owner: self.0.clients.owner(tenant, client), topics })
+        Some(ClientHolding { owner: directory.clients.owner(tenant, client), topics })
     }
 
     /// How many subscriptions a tenant has.
     pub fn subscriptions(&self, tenant: &TenantId) -> usize {
-        self.0.clients.subscriptions(tenant)
+        self.0.core.directory.clients.subscriptions(tenant)
     }
 
     /// How many deliveries of a tenant are handed out and not finished.
     pub fn backlog(&self, tenant: &TenantId) -> u64 {
-        self.0.groups.read().backlogs.get(tenant).map_or(0, |(_, backlog)| backlog.count())
+        self.0.core.directory.in_flight(tenant)
     }
 
     /// Wakes everybody who waits or has a stream open: what they may be given has changed.
     pub fn terms_changed(&self) {
-        for group in self.0.all_groups() {
+        for group in self.0.core.directory.all() {
             group.waiters.wake(usize::MAX, |_| true);
             group.state.lock().streams.wake();
         }
@@ -317,182 +281,44 @@ impl ReliableDispatcher {
 
     /// Why the ledger cannot write now, when it cannot.
     pub fn suspension(&self) -> Option<CommitError> {
-        self.0.positions.log().suspension()
+        self.0.core.ledger.suspension()
     }
 
     /// The epoch of this instance, as deliveries show it.
     pub fn epoch(&self) -> Epoch {
-        self.0.epoch
-    }
-}
-
-impl Inner {
-    pub(crate) fn all_groups(&self) -> Vec<Arc<Group>> {
-        self.groups.read().by_number.values().cloned().collect()
+        self.0.core.epoch
     }
 
-    /// Counts the outstanding rows anew; hand-outs in between only make the count too high.
-    pub(crate) fn recount(&self) {
-        let mut by_tenant: HashMap<TenantId, usize> = HashMap::new();
-        for group in self.all_groups() {
-            *by_tenant.entry(group.id.tenant.clone()).or_default() += group.state.lock().outstanding();
-        }
-        self.outstanding.store(by_tenant.values().sum(), Ordering::Release);
-        for (tenant, (_, backlog)) in &self.groups.read().backlogs {
-            backlog.counted_rows(by_tenant.get(tenant).copied().unwrap_or(0));
-        }
+    /// The time by the dispatcher's clock.
+    pub fn now(&self) -> UnixMillis {
+        self.0.core.clock.now()
     }
 
-    /// Rows a lane may have, by its own bound, by what the process has left, and by what its tenant may take of
-    /// that: a tenant has at most [`SHARE`] times as many rows as are left, so that however many it parks, another
-    /// one finds some.
-    pub(crate) fn room(&self, group: &Group, lane: &crate::lane::Lane, own: usize) -> usize {
-        let left = self.limits.outstanding_total.saturating_sub(self.outstanding.load(Ordering::Acquire));
-        let its = group.backlog.get().map_or(0, |backlog| backlog.rows());
-        let may = (SHARE * left).saturating_sub(its) / (SHARE + 1);
-        own.min(lane.outstanding() + may)
+    /// How far every group of a topic is, partition by partition.
+    pub fn positions(&self, topic: &TopicName) -> Vec<PositionView> {
+        views::positions(&self.0.core, topic)
     }
 
-    pub(crate) fn group(&self, number: u64) -> Option<Arc<Group>> {
-        self.groups.read().by_number.get(&number).cloned()
+    /// The clients of a topic with what they have, each once.
+    pub fn clients(&self, topic: &TopicName) -> Vec<ClientView> {
+        views::clients(&self.0.core, topic)
     }
 
-    /// Makes sure that a group's lanes are of the ledger's present view: loads them when they are not. A closed
-    /// group has none.
-    pub(crate) async fn ensure_lanes(&self, group: &Arc<Group>) -> Result<LedgerEpoch, LedgerUnavailable> {
-        loop {
-            let epoch = self.positions.log().epoch();
-            if group.state.lock().epoch == Some(epoch) || group.is_closed() {
-                return Ok(epoch);
-            }
-            if let Some(suspension) = self.positions.log().suspension() {
-                return Err(suspension.into());
-            }
-            let _single_flight = group.loading.lock().await;
-            let epoch = self.positions.log().epoch();
-            // A group that was removed or followed by another is never loaded again: its callers see that.
-            if group.state.lock().epoch == Some(epoch) || group.is_closed() {
-                return Ok(epoch);
-            }
-            let partitions = self.polled(group);
-            let (positions, wanted, now) = (self.positions.clone(), group.clone(), self.clock.now());
-            let read =
-                tokio::task::spawn_blocking(move || wanted.read_lanes(&positions, &partitions, now)).await;
-            let (lanes, windows) = read.map_err(|error| {
-                BackendError::new(mesh_base::BackendErrorKind::Unavailable, "offset store", "loading a group")
-                    .with_source(error)
-            })??;
-            // A suspension while it was read: what was read may be older than what is committed.
-            if self.positions.log().epoch() == epoch && self.positions.log().is_open() {
-                self.install_lanes(group, lanes, windows, epoch);
-                return Ok(epoch);
-            }
-        }
-    }
-
-    pub(crate) fn install_lanes(
+    /// Up to `max` dead letters of a topic, oldest position first.
+    ///
+    /// # Errors
+    /// When the ledger or the log cannot be read.
+    pub async fn dead_letters(
         &self,
-        group: &Arc<Group>,
-        lanes: Vec<PartitionLane>,
-        windows: crate::lane::Windows,
-        epoch: LedgerEpoch,
-    ) {
-        let mut state = group.state.lock();
-        state.lanes = lanes;
-        state.windows = windows;
-        state.epoch = Some(epoch);
-        group.tell_backlog(&state);
-        let timer = state.next_timer();
-        let condemned = state.lanes.iter().any(|lane| lane.lane.condemned().next().is_some());
-        drop(state);
-        if let Some(at) = timer {
-            self.schedule.no_later_than(group, at);
-        }
-        if condemned {
-            self.condemn(group);
-        }
+        topic: &TopicName,
+        max: usize,
+    ) -> Result<Vec<DeadLetterView>, BackendError> {
+        let found = self.0.letters.browse(topic, max).await?;
+        Ok(found.into_iter().map(|(letter, body)| DeadLetterView { letter, body }).collect())
     }
 
-    /// The partitions of a group's topic that this instance polls.
-    pub(crate) fn polled(&self, group: &Group) -> Vec<Arc<Partition>> {
-        self.topology
-            .partitions(&group.topic)
-            .into_iter()
-            .filter_map(|id| group.topic.partition(id))
-            .collect()
-    }
-
-    /// Commits without waiting; what fails shows as a suspension.
-    pub(crate) fn commit_later(&self, epoch: LedgerEpoch, batch: PositionBatch) {
-        if !batch.is_empty() {
-            drop(self.positions.log().commit(epoch, batch, Durability::Logged));
-        }
-    }
-
-    /// Tells the undertaker that a group has something for it.
-    pub(crate) fn condemn(&self, group: &Group) {
-        self.condemned.lock().push(group.number);
-        self.condemned_signal.notify_one();
-    }
-
-    /// Wakes as many waiters as have something to look for, and sets the group's next timer.
-    pub(crate) fn after(&self, group: &Arc<Group>) {
-        let timer = {
-            let state = group.state.lock();
-            group.tell_backlog(&state);
-            state.wake(&group.waiters);
-            state.next_timer()
-        };
-        if let Some(at) = timer {
-            self.schedule.no_later_than(group, at);
-        }
-    }
-
-    /// Brings a group to now: locks that ran out, waits that ended. Called by the ticker.
-    pub(crate) fn tick(&self, group: &Arc<Group>, now: UnixMillis) -> bool {
-        group.scheduled.store(u64::MAX, Ordering::Release);
-        let epoch = self.positions.log().epoch();
-        let mut batch = PositionBatch::new();
-        let condemned = {
-            let mut guard = group.state.lock();
-            let state = &mut *guard;
-            if state.epoch != Some(epoch) {
-                return false;
-            }
-            self.signals.returned.inc_by(state.advance(now, &mut batch));
-            self.commit_later(epoch, batch);
-            state.lanes.iter().any(|lane| lane.lane.condemned().next().is_some())
-        };
-        if condemned {
-            self.condemn(group);
-        }
-        self.after(group);
-        true
-    }
-
-    /// Wakes the waiting polls of a client: its groups have changed.
-    pub(crate) fn look_again(&self, tenant: &TenantId, client: &ClientId) {
-        let member = member_of(tenant, client);
-        for group in self.groups_of(tenant, client).unwrap_or_default() {
-            group.waiters.wake(usize::MAX, |other| other == member.0);
-        }
-    }
-
-    /// The groups a client is a member of, where the receiver may use it.
-    pub(crate) fn groups_for(
-        &self,
-        receiver: &Receiver,
-        client: &ClientId,
-    ) -> Result<Vec<Arc<Group>>, PollError> {
-        let (tenant, owner) = (receiver.tenant(), self.clients.owner(receiver.tenant(), client));
-        let Some(groups) = self.groups_of(tenant, client) else {
-            return Err(self.no_client(receiver, client));
-        };
-        if receiver.may_use(owner.as_deref()) { Ok(groups) } else { Err(PollError::NotYours) }
-    }
-
-    /// The groups a client is a member of.
-    pub(crate) fn groups_of(&self, tenant: &TenantId, client: &ClientId) -> Option<Vec<Arc<Group>>> {
-        self.clients.groups(tenant, client)
+    /// Shows the lag of groups among the metrics.
+    pub fn show_lag(&self, signals: &Signals) {
+        views::lag::show(&self.0.core, signals);
     }
 }

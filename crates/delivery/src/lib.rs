@@ -1,44 +1,54 @@
 //! Which events go to whom, until each is acknowledged or dead-lettered.
 //!
-//! [`lane`] is the heart: cursor and ledger of one group on one partition, without I/O. Around it
-//! [`ReliableDispatcher`] takes, commits and settles for every group; [`Groups`] makes and ends memberships
-//! and brings everything back at boot; [`DeliveryTopology`] says which partitions this instance polls.
+//! [`lane`] is the heart: cursor and ledger of one group on one partition, without I/O. Around it lie the rooms that an
+//! event and an operation pass through, each of which knows only those before it: `ledger`, `group`, `handout`,
+//! `settle`, `dead_letters`, `operations`, then retention, views and timers. [`ReliableDispatcher`] is their face;
+//! [`Groups`] makes and ends memberships and brings everything back at boot; [`DeliveryTopology`] says which partitions
+//! this instance polls.
 
 mod dead_letters;
 mod dispatcher;
 mod group;
 mod handout;
 pub mod lane;
+mod ledger;
+mod limits;
 mod operations;
-mod schedule;
+mod owned;
+mod retention;
 mod settle;
 mod signals;
 mod ticker;
 mod topology;
 mod views;
 
-pub use dead_letters::{
-    DeadLetters, Interrupted, LetterSelector, LettersError, REPLAY_GROUP, REPLAY_POSITION, Replayed,
-};
-pub use dispatcher::{ClientHolding, DeliveryLimits, Foundations, LedgerUnavailable, ReliableDispatcher};
+pub use dead_letters::{DeadLetters, Interrupted, LetterSelector, LettersError, Replayed};
+pub use dispatcher::{ClientHolding, Foundations, ReliableDispatcher};
 pub use group::receiver::{HandOutTerms, Receiver};
+pub use group::replay_copy::{REPLAY_GROUP, REPLAY_POSITION};
 pub use group::settings::{self, AskedSettings, Mode, Settings};
+pub use group::start_at::StartAt;
 pub use group::{Group, Membership};
-pub use handout::poll::{Answer, Delivery, PollError};
+pub use handout::delivery_id::{DeliveryIds, DeliveryRef};
+pub use handout::hand_outs::{Delivery, PollError};
+pub use handout::poll::Answer;
 pub use handout::stream::{ClientStream, Waiting};
 pub use lane::AckMode;
+pub use ledger::LedgerUnavailable;
+pub use limits::DeliveryLimits;
 pub use mesh_state::{
     positions::EndReason,
     shared::{GroupId, GroupKind},
 };
 pub use mesh_storage::{Change, SettingsChange, TopicError, TopicRules, TopicSettings};
 pub use operations::{
-    GroupError, GroupSelector, Groups, MemberView, PartitionView, Recovered, RecoveryError, Sought, StartAt,
-    Subscribe, SubscribeError, Subscribed, TopicDeleted, TopicMade, TopicView, Topics, TopicsError, Unable,
+    GroupError, GroupSelector, GroupStores, Groups, MemberView, PartitionView, Recovered, RecoveryError,
+    Sought, Subscribe, SubscribeError, Subscribed, TopicDeleted, TopicMade, TopicView, Topics, TopicsError,
 };
-pub use settle::delivery_id::{DeliveryIds, DeliveryRef};
+pub use owned::Unable;
+pub use retention::{Floor, Floors};
 pub use settle::{DELAY_MS, Deliveries, EXTEND_MS, SettleOutcome};
 pub use signals::DeliverySignals;
-pub use topology::DeliveryTopology;
+pub use topology::{DeliveryTopology, Polled};
 pub use views::groups::{GroupMemberView, GroupView, LaneView};
 pub use views::{ClientView, DeadLetterView, PositionView};

@@ -1,10 +1,11 @@
 //! `DeliveryTopology`: the one place that says which partitions this instance polls.
 //!
-//! Every hand-out of every way in passes through [`DeliveryTopology::partitions`]: HTTP publish, A2A and
-//! legacy TCP end in the same log and are read from here. How a subscriber is reached is not its matter.
+//! Every hand-out of every way in passes through [`Polled::partitions`]: HTTP publish, A2A and legacy TCP end in the
+//! same log and are read from here. How a subscriber is reached is not its matter.
 
-use mesh_frame::PartitionId;
-use mesh_storage::Topic;
+use std::sync::Arc;
+
+use mesh_storage::{Partition, Topic};
 
 /// How the partitions of a topic are divided between instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,10 +23,21 @@ impl DeliveryTopology {
         }
     }
 
+    /// What it comes to on this instance.
+    pub fn polled(self) -> Polled {
+        Polled(self)
+    }
+}
+
+/// The partitions that this instance polls.
+#[derive(Clone, Debug)]
+pub struct Polled(DeliveryTopology);
+
+impl Polled {
     /// The partitions of a topic that this instance polls.
-    pub fn partitions(self, topic: &Topic) -> Vec<PartitionId> {
-        match self {
-            Self::LocalStickyPull => topic.partitions().iter().map(|partition| partition.id()).collect(),
+    pub fn partitions(&self, topic: &Topic) -> Vec<Arc<Partition>> {
+        match self.0 {
+            DeliveryTopology::LocalStickyPull => topic.partitions().to_vec(),
         }
     }
 }

@@ -8,8 +8,8 @@ use http_body_util::BodyExt;
 use mesh_admin::{AdminAccess, AdminState, AdminTokens, Health, PublishCounters, RateLimits};
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
-    AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, Mode, Receiver,
-    ReliableDispatcher, StartAt, Subscribe,
+    AskedSettings, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, GroupStores, Groups, Mode,
+    Receiver, ReliableDispatcher, StartAt, Subscribe,
 };
 use mesh_frame::{ClientId, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
 use mesh_gate::SecurityGate;
@@ -92,7 +92,7 @@ impl Rig {
             storage: storage.clone(),
             positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),
-            topology: DeliveryTopology::LocalStickyPull,
+            polled: DeliveryTopology::LocalStickyPull.polled(),
             instance,
             delivery_id_key: identity.delivery_id_key,
             epoch: identity.epoch,
@@ -108,14 +108,18 @@ impl Rig {
             signals: delivery.clone(),
         });
         dispatcher.show_lag(&signals);
-        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), identities, true);
+        let groups = dispatcher.groups(GroupStores {
+            subscriptions: Arc::new(subscriptions),
+            identities,
+            auto_create: true,
+        });
         groups.recover().await.expect("nothing to bring back");
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, records| told.appended(topic, records)));
         let tasks = Tasks::new();
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
-        tasks.spawn("waker", dispatcher.clone().wake_marked(tasks.stop()));
-        tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
+        tasks.spawn("waker", dispatcher.clone().attend(tasks.stop()));
+        tasks.spawn("dead letters", dispatcher.clone().write_dead_letters(tasks.stop()));
         let gate = SecurityGate::open(tenant(), &signals);
         let health = Health::new(Readiness::new());
         health.started();

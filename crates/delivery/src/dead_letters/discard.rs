@@ -2,7 +2,7 @@
 
 use mesh_state::shared::{DeadLetterStore, Removed};
 
-use super::{DeadLetters, Interrupted, LetterSelector, LettersError};
+use super::letters::{DeadLetters, Interrupted, LetterSelector, LettersError};
 
 impl DeadLetters {
     /// Removes up to `most` of the dead letters that are meant. Gives how many went.
@@ -15,12 +15,12 @@ impl DeadLetters {
         self.0.letters_are_there()?;
         loop {
             let at = |error| Interrupted { done: gone, error };
-            let turn = self.0.letters.turn(self.0.limits.publish_timeout).await;
+            let turn = self.0.turns.turn(self.0.core.limits.publish_timeout).await;
             let turn = turn.ok_or_else(|| at(LettersError::Busy))?;
             let page = self.page(which, after.as_deref()).await.map_err(at)?;
             let rows = page.rows.into_iter().take(most - gone).collect();
             let rows = self.0.await_ends(rows).await.map_err(at)?;
-            let removals = rows.iter().map(|row| self.0.dead_letters.remove(row));
+            let removals = rows.iter().map(|row| self.0.store.remove(row));
             let removals = futures_util::future::join_all(removals).await;
             drop(turn);
             let mut failed = None;

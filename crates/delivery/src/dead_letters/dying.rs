@@ -1,6 +1,6 @@
 //! Rows whose delivery has not ended yet.
 //!
-//! The undertaker writes a row before it ends the delivery. Until that end is committed it may write the row once
+//! The writer of dead letters writes a row before it ends the delivery. Until that end is committed it may write the row once
 //! more, after a restart too: whoever took the row in between would find it again. So a row is only taken when its
 //! delivery has ended.
 
@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use mesh_state::shared::{DeadLetter, DeadLetterStore, GroupId};
 
-use super::{LetterRow, LettersError};
-use crate::dispatcher::Inner;
+use super::letters::{LetterRow, Letters, LettersError};
 
-/// The undertaker is given this long.
+/// The writer of dead letters is given this long.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What ends without it is looked at again after this long.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -21,14 +20,14 @@ fn position(letter: &DeadLetter) -> (GroupId, u64, u32, u64) {
     (letter.group.clone(), letter.incarnation.0, letter.partition.0, letter.offset.0)
 }
 
-impl Inner {
+impl Letters {
     /// Waits until the deliveries of these rows have ended. Gives the rows as they are then: those it waited for may
     /// have been written once more.
     ///
     /// # Errors
     /// [`LettersError::Ledger`] when they do not within five seconds, or when that cannot be told; `Stopping`.
     pub(super) async fn await_ends(&self, rows: Vec<LetterRow>) -> Result<Vec<LetterRow>, LettersError> {
-        let (until, stop) = (self.clock.now().plus(PATIENCE), self.operations.tasks.stop());
+        let (until, stop) = (self.core.clock.now().plus(PATIENCE), self.core.owned.tasks.stop());
         let (mut ended, mut dying) = (Vec::new(), Vec::new());
         for row in rows {
             let place = if self.is_dying(&row.record).await? { &mut dying } else { &mut ended };
@@ -39,10 +38,10 @@ impl Inner {
         }
         let mut left: Vec<&LetterRow> = dying.iter().collect();
         loop {
-            let buried = self.buried_signal.notified();
-            let mut buried = std::pin::pin!(buried);
+            let next = self.dead_lettered.next();
+            let mut next = std::pin::pin!(next);
             // From here on a burial is heard; those before it are seen below.
-            buried.as_mut().enable();
+            next.as_mut().enable();
             let mut still = Vec::new();
             for row in left {
                 if self.is_dying(&row.record).await? {
@@ -54,17 +53,17 @@ impl Inner {
             }
             left = still;
             tokio::select! {
-                () = buried => {}
+                () = next => {}
                 () = stop.wait() => return Err(LettersError::Stopping),
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
-                () = self.clock.sleep_until(until) => {
+                () = self.core.clock.sleep_until(until) => {
                     let what = "deliveries whose dead letters are stored have not ended";
                     return Err(LettersError::Ledger(what.to_owned()));
                 }
             }
         }
         for row in &dying {
-            let current = self.dead_letters.current(&row.record).await.map_err(LettersError::Meta)?;
+            let current = self.store.current(&row.record).await.map_err(LettersError::Meta)?;
             ended.extend(current);
         }
         // As they are browsed: in the order of their positions.
@@ -73,7 +72,7 @@ impl Inner {
     }
 
     async fn is_dying(&self, letter: &DeadLetter) -> Result<bool, LettersError> {
-        let group = self.groups.read().by_id.get(&letter.group).cloned();
+        let group = self.core.directory.find(&letter.group);
         let Some(group) = group.filter(|group| group.topic.incarnation() == letter.incarnation) else {
             return Ok(false);
         };
@@ -81,9 +80,9 @@ impl Inner {
         if group.is_closed() {
             return Ok(true);
         }
-        let epoch = self.ensure_lanes(&group).await;
+        let epoch = self.core.ensure_lanes(&group).await;
         let epoch = epoch.map_err(|error| LettersError::Ledger(error.chain()))?;
-        let mut state = group.state.lock();
+        let mut state = self.core.enter(&group, self.core.clock.now());
         // Lanes of an older view may be wrong either way.
         let is_stale = state.epoch != Some(epoch);
         let lane = state.lane(letter.partition);

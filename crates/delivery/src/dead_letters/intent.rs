@@ -17,11 +17,10 @@ use mesh_state::shared::{
 use mesh_storage::{Partition, Topic};
 
 use super::{
-    LetterRow, REPLAY_GROUP, REPLAY_POSITION,
-    copy::{group_tag, position_tag},
-    desk::{Turn, Unsure},
+    letters::{DeadLetters, LetterRow, Letters},
+    turn::{Turn, Unsure},
 };
-use crate::{ReliableDispatcher, dispatcher::Inner};
+use crate::group::replay_copy::{REPLAY_GROUP, REPLAY_POSITION, group_tag, position_tag};
 
 /// How often what is left open is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -61,17 +60,17 @@ fn ends(topic: &Topic) -> Vec<u64> {
     topic.partitions().iter().map(|partition| partition.end().0).collect()
 }
 
-impl ReliableDispatcher {
+impl DeadLetters {
     /// Settles every replay that the death of the process interrupted. Gives how many dead letters were replayed by
     /// them. For boot, when the groups are there and before anything is served. Every intent in Meta is this
     /// process's own.
     pub(crate) async fn settle_replays(&self) -> Result<usize, BackendError> {
         let mut gone = 0;
-        for (instance, intent) in self.0.dead_letters.intents().await? {
+        for (instance, intent) in self.0.store.intents().await? {
             for attempt in &intent.record.attempts {
                 gone += self.0.settle_attempt(&instance, attempt).await?.gone;
             }
-            if let Removed::Stale(Some(_)) = self.0.dead_letters.end_intent(&instance, &intent).await? {
+            if let Removed::Stale(Some(_)) = self.0.store.end_intent(&instance, &intent).await? {
                 tracing::warn!(%instance, "another process wrote down replays of this instance meanwhile: they are left to it");
             }
         }
@@ -80,15 +79,15 @@ impl ReliableDispatcher {
 }
 
 /// Until nothing is left open.
-async fn keep_tidying(inner: Arc<Inner>) {
-    let stop = inner.operations.tasks.stop();
+async fn keep_tidying(letters: Arc<Letters>) {
+    let stop = letters.core.owned.tasks.stop();
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK_AGAIN) => {}
             () = stop.wait() => return,
         }
-        let Some(mut turn) = inner.letters.turn(LOOK_AGAIN).await else { continue };
-        if let Err(error) = inner.tidy(&mut turn).await {
+        let Some(mut turn) = letters.turns.turn(LOOK_AGAIN).await else { continue };
+        if let Err(error) = letters.tidy(&mut turn).await {
             tracing::debug!(error = %error.chain(), "what replays left open cannot be settled now");
         }
         if turn.is_tidy() {
@@ -98,17 +97,14 @@ async fn keep_tidying(inner: Arc<Inner>) {
     }
 }
 
-impl Inner {
+impl Letters {
     async fn tidy(&self, turn: &mut Turn) -> Result<(), BackendError> {
         self.settle_unsure(turn).await?;
         if turn.stale {
             let intent = self.intend(turn, None).await?;
             // Something else that is written down there is looked at again.
             turn.stale = turn.unsure.is_empty()
-                && matches!(
-                    self.dead_letters.end_intent(&self.instance, &intent).await?,
-                    Removed::Stale(Some(_))
-                );
+                && matches!(self.store.end_intent(&self.instance, &intent).await?, Removed::Stale(Some(_)));
         }
         Ok(())
     }
@@ -122,7 +118,7 @@ impl Inner {
         let attempts = turn.unsure.iter().map(|unsure| &unsure.attempt).chain(more).cloned().collect();
         turn.stale = true;
         let intent = ReplayIntent { attempts, ..ReplayIntent::default() };
-        self.dead_letters.intend(&self.instance, intent).await
+        self.store.intend(&self.instance, intent).await
     }
 
     /// The log answered an attempt with an error. It is settled as soon as that can be.
@@ -141,7 +137,7 @@ impl Inner {
     pub(super) fn tidy_later(self: &Arc<Self>, turn: &mut Turn) {
         if !turn.tidying && !turn.is_tidy() {
             turn.tidying = true;
-            self.operations.tasks.spawn("replay-tidying", keep_tidying(self.clone()));
+            self.core.owned.tasks.spawn("replay-tidying", keep_tidying(self.clone()));
         }
     }
 
@@ -151,7 +147,7 @@ impl Inner {
     pub(super) async fn settle_unsure(&self, turn: &mut Turn) -> Result<(), BackendError> {
         let mut place = 0;
         while let Some(unsure) = turn.unsure.get(place) {
-            let topic = self.storage.topic(&unsure.attempt.topic);
+            let topic = self.core.storage.topic(&unsure.attempt.topic);
             let topic = topic.filter(|topic| topic.incarnation() == unsure.attempt.incarnation);
             let is_over = topic
                 .is_none_or(|topic| ends(&topic).iter().zip(&unsure.ends).any(|(end, before)| end > before));
@@ -177,10 +173,10 @@ impl Inner {
         let left = wanted.len() - copied.len();
         let rows = wanted.into_iter().filter(|(tags, _)| copied.contains(tags)).map(|(_, row)| row);
         let rows: Vec<LetterRow> = rows.collect();
-        let removals = rows.iter().map(|row| self.dead_letters.remove(row));
+        let removals = rows.iter().map(|row| self.store.remove(row));
         let removed = futures_util::future::join_all(removals).await;
         removed.into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.signals.replayed.inc_by(rows.len() as u64);
+        self.core.signals.replayed.inc_by(rows.len() as u64);
         Ok(Settled { gone: rows.len(), left })
     }
 
@@ -189,11 +185,11 @@ impl Inner {
         let mut wanted = Wanted::new();
         for ReplayedGroup { group, number, letters } in &attempt.groups {
             // One that was removed took nothing, whatever is in the log.
-            if self.group(*number).is_none_or(|there| there.id != *group) {
+            if self.core.directory.group(*number).is_none_or(|there| there.id != *group) {
                 continue;
             }
             for letter in letters {
-                match self.dead_letters.find(instance, group, *letter).await {
+                match self.store.find(instance, group, *letter).await {
                     Ok(row) => wanted.extend(row.map(|row| ((group_tag(group), position_tag(*letter)), row))),
                     Err(error) if error.kind() == BackendErrorKind::Unavailable => return Err(error),
                     // Nobody can replay it either.
@@ -211,7 +207,7 @@ impl Inner {
         wanted: &Wanted,
     ) -> Result<HashSet<(String, String)>, BackendError> {
         let mut copied = HashSet::new();
-        let topic = self.storage.topic(&attempt.topic);
+        let topic = self.core.storage.topic(&attempt.topic);
         // What was in another log of that name is gone with it.
         let Some(topic) = topic.filter(|topic| topic.incarnation() == attempt.incarnation) else {
             return Ok(copied);
@@ -241,7 +237,7 @@ impl Inner {
         copied: &mut HashSet<(String, String)>,
     ) -> Result<(), BackendError> {
         while copied.len() < wanted.len() {
-            let records = self.storage.read(partition, from).await?;
+            let records = self.core.storage.read(partition, from).await?;
             let Some(last) = records.last() else { return Ok(()) };
             from = Offset(last.offset().0 + 1);
             for record in &records {

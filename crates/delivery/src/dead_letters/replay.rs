@@ -8,15 +8,16 @@ use std::{sync::Arc, time::Duration};
 
 use mesh_base::{BackendError, BackendErrorKind, Backoff};
 use mesh_frame::Event;
-use mesh_state::shared::{DeadLetter, DeadLetterStore, Removed, ReplayIntent, Stored};
+use mesh_state::shared::{DeadLetterStore, Removed, ReplayIntent, Stored};
 use mesh_storage::{AppendItem, Topic};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::{
-    DeadLetters, Interrupted, LetterRow, LetterSelector, LettersError, Replayed, copy::copy_for, desk::Turn,
     intent,
+    letters::{DeadLetters, Interrupted, LetterRow, LetterSelector, Letters, LettersError, Replayed},
+    turn::Turn,
 };
-use crate::dispatcher::Inner;
+use crate::group::replay_copy::copy_for;
 
 /// What one row is worth.
 enum Fate {
@@ -38,13 +39,13 @@ impl DeadLetters {
         self.0.letters_are_there()?;
         loop {
             let at = |error| Interrupted { done: total.replayed, error };
-            let patience = self.0.limits.publish_timeout;
-            let turn = self.0.letters.paced_turn(patience, &self.0.clock).await;
+            let patience = self.0.core.limits.publish_timeout;
+            let turn = self.0.turns.paced_turn(patience, &self.0.core.clock).await;
             let mut turn = turn.ok_or_else(|| at(LettersError::Busy))?;
-            if self.0.operations.tasks.stop().is_signalled() {
+            if self.0.core.owned.tasks.stop().is_signalled() {
                 return Err(at(LettersError::Stopping));
             }
-            if self.0.storage.is_low() {
+            if self.0.core.storage.is_low() {
                 return Err(at(LettersError::StorageLow));
             }
             // Before the rows are read: some of them may go.
@@ -53,8 +54,8 @@ impl DeadLetters {
             let left = most - total.replayed;
             let (told, answer) = oneshot::channel();
             let took = Replayed::default();
-            let replaying = Replaying { inner: self.0.clone(), turn, took, told: Some(told) };
-            self.0.operations.tasks.spawn("replay", replaying.run(page.rows, left));
+            let replaying = Replaying { letters: self.0.clone(), turn, took, told: Some(told) };
+            self.0.core.owned.tasks.spawn("replay", replaying.run(page.rows, left));
             let (took, failed) = answer.await.map_err(|_| at(LettersError::Stopping))?;
             total.replayed += took.replayed;
             total.group_gone += took.group_gone;
@@ -104,7 +105,7 @@ impl DeadLetters {
 
 /// A turn at work.
 struct Replaying {
-    inner: Arc<Inner>,
+    letters: Arc<Letters>,
     turn: OwnedMutexGuard<Turn>,
     took: Replayed,
     /// Who asked for it, until they are told.
@@ -114,10 +115,10 @@ struct Replaying {
 impl Replaying {
     async fn run(mut self, rows: Vec<LetterRow>, most: usize) {
         let failed = self.replay(rows, most).await.err();
-        let Self { inner, mut turn, took, told } = self;
-        turn.spent(took.replayed, &inner.clock);
+        let Self { letters, mut turn, took, told } = self;
+        turn.spent(took.replayed, &letters.core.clock);
         drop(turn);
-        inner.signals.replayed.inc_by(took.replayed as u64);
+        letters.core.signals.replayed.inc_by(took.replayed as u64);
         if let Some(told) = told
             && told.send((took, failed)).is_err()
         {
@@ -135,15 +136,15 @@ impl Replaying {
     }
 
     async fn replay(&mut self, rows: Vec<LetterRow>, most: usize) -> Result<(), LettersError> {
-        let inner = self.inner.clone();
-        let rows = inner.await_ends(rows).await?;
+        let letters = self.letters.clone();
+        let rows = letters.await_ends(rows).await?;
         let (mut going, mut items) = (Vec::new(), Vec::new());
         let mut into: Option<Arc<Topic>> = None;
         for row in rows {
             if going.len() == most {
                 break;
             }
-            match inner.fate_of(&row).await? {
+            match letters.fate_of(&row).await? {
                 Fate::GroupGone => self.took.group_gone += 1,
                 Fate::BodyGone => self.took.body_gone += 1,
                 Fate::Goes(topic, number, event) => {
@@ -162,11 +163,11 @@ impl Replaying {
         if !self.turn.has_room_for(&attempt) {
             return Err(LettersError::Busy);
         }
-        let intended = inner.intend(&mut self.turn, Some(&attempt)).await;
+        let intended = letters.intend(&mut self.turn, Some(&attempt)).await;
         let intended =
-            intended.map_err(LettersError::Meta).inspect_err(|_| inner.tidy_later(&mut self.turn))?;
+            intended.map_err(LettersError::Meta).inspect_err(|_| letters.tidy_later(&mut self.turn))?;
         if let Err(error) = self.append(items).await {
-            inner.unsure(&mut self.turn, &topic, attempt);
+            letters.unsure(&mut self.turn, &topic, attempt);
             return Err(error);
         }
         // What failed before it is certain not to come back.
@@ -177,14 +178,14 @@ impl Replaying {
 
     /// Waits for the log for as long as it takes; whoever asked is told before that.
     async fn append(&mut self, items: Vec<AppendItem>) -> Result<(), LettersError> {
-        let inner = self.inner.clone();
-        let appending = inner.storage.appended(inner.storage.append(items));
+        let letters = self.letters.clone();
+        let appending = letters.core.storage.appended(letters.core.storage.append(items));
         let mut appending = std::pin::pin!(appending);
-        let appended = match tokio::time::timeout(inner.limits.publish_timeout, &mut appending).await {
+        let appended = match tokio::time::timeout(letters.core.limits.publish_timeout, &mut appending).await {
             Ok(appended) => appended,
             Err(_elapsed) => {
                 self.tell(Some(LettersError::TimedOut));
-                let stop = inner.operations.tasks.stop();
+                let stop = letters.core.owned.tasks.stop();
                 tokio::select! {
                     appended = appending => appended,
                     () = stop.wait() => return Err(LettersError::Stopping),
@@ -197,8 +198,8 @@ impl Replaying {
     /// Removes the rows whose copies are in the log, then what was written down about them; again and again until
     /// both are gone. When the process stops before that, its next start does it.
     async fn finish(&mut self, mut left: Vec<(LetterRow, u64)>, intended: &Stored<ReplayIntent>) {
-        let inner = self.inner.clone();
-        let (stop, mut failures) = (inner.operations.tasks.stop(), 0);
+        let letters = self.letters.clone();
+        let (stop, mut failures) = (letters.core.owned.tasks.stop(), 0);
         let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5), 0.2);
         while let Err(error) = self.remove(&mut left, intended).await {
             tracing::warn!(error = %error.chain(), rows = left.len(), "a replay cannot be finished now; it is tried again");
@@ -206,7 +207,7 @@ impl Replaying {
             self.tell((!left.is_empty()).then_some(LettersError::Meta(error)));
             failures += 1;
             tokio::select! {
-                () = tokio::time::sleep(backoff.random_delay(failures, &inner.chance)) => {}
+                () = tokio::time::sleep(backoff.random_delay(failures, &letters.core.chance)) => {}
                 () = stop.wait() => return,
             }
         }
@@ -219,9 +220,9 @@ impl Replaying {
     ) -> Result<(), BackendError> {
         // A group that was removed meanwhile does not take its copies: those rows stay.
         let before = left.len();
-        left.retain(|(_, number)| self.inner.group(*number).is_some());
+        left.retain(|(_, number)| self.letters.core.directory.group(*number).is_some());
         self.took.group_gone += before - left.len();
-        let removals = left.iter().map(|(row, _)| self.inner.dead_letters.remove(row));
+        let removals = left.iter().map(|(row, _)| self.letters.store.remove(row));
         let removals = futures_util::future::join_all(removals).await;
         let (mut failed, mut removals) = (None, removals.into_iter());
         left.retain(|_| match removals.next() {
@@ -242,7 +243,7 @@ impl Replaying {
         match failed {
             Some(error) => Err(error),
             None => {
-                let ended = self.inner.dead_letters.end_intent(&self.inner.instance, intended).await?;
+                let ended = self.letters.store.end_intent(&self.letters.instance, intended).await?;
                 // Something else that is written down there is looked at again.
                 self.turn.stale = matches!(ended, Removed::Stale(Some(_)));
                 Ok(())
@@ -251,34 +252,24 @@ impl Replaying {
     }
 }
 
-impl Inner {
+impl Letters {
     /// Nothing is replayed or discarded before every group is there.
     pub(super) fn letters_are_there(&self) -> Result<(), Interrupted> {
-        self.operations.ready().map_err(|_recovering| Interrupted { done: 0, error: LettersError::Starting })
+        self.core.owned.ready().map_err(|_recovering| Interrupted { done: 0, error: LettersError::Starting })
     }
 
     /// Whether and how a row can be replayed now.
     async fn fate_of(&self, row: &LetterRow) -> Result<Fate, LettersError> {
         let letter = &row.record;
-        let group = self.groups.read().by_id.get(&letter.group).cloned();
+        let group = self.core.directory.find(&letter.group);
         let Some(group) = group else { return Ok(Fate::GroupGone) };
         let body = match self.body_of(letter).await {
             // One damaged body does not hold up the others; the row stays.
-            Err(LettersError::Storage(error)) if error.kind() == BackendErrorKind::Corrupt => None,
-            body => body?,
+            Err(error) if error.kind() == BackendErrorKind::Corrupt => None,
+            body => body.map_err(LettersError::Storage)?,
         };
         let Some(body) = body else { return Ok(Fate::BodyGone) };
-        let event = copy_for(&body, &letter.group, group.number, letter.into());
+        let event = copy_for(&body.record().event, &letter.group, group.number, letter.into());
         Ok(Fate::Goes(group.topic.clone(), group.number, event))
-    }
-
-    async fn body_of(&self, letter: &DeadLetter) -> Result<Option<Event>, LettersError> {
-        let place = &letter.body;
-        let topic = self.storage.topic(&place.topic).filter(|topic| topic.incarnation() == place.incarnation);
-        let Some(partition) = topic.and_then(|topic| topic.partition(place.partition)) else {
-            return Ok(None);
-        };
-        let record = self.storage.record(&partition, place.offset).await.map_err(LettersError::Storage)?;
-        Ok(record.map(|record| record.record().event.clone()))
     }
 }

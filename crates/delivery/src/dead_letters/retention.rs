@@ -7,9 +7,10 @@ use mesh_base::BackendError;
 use mesh_frame::TopicName;
 use mesh_state::shared::{DeadLetterScope, DeadLetterStore};
 
-use super::{DeadLetters, LetterRow};
-use crate::views::DEAD_LETTERS_FOR;
+use super::letters::{DeadLetters, LetterRow};
 
+/// How long dead letters are kept, rows and bodies.
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(14 * 86_400);
 /// Rows that a topic may have.
 const MOST: usize = 100_000;
 /// How many rows are read at once.
@@ -23,7 +24,7 @@ impl DeadLetters {
     /// # Errors
     /// When the ledger cannot be read or written; what went stays gone.
     pub async fn retain(&self, topic: &TopicName) -> Result<usize, BackendError> {
-        self.retain_within(topic, DEAD_LETTERS_FOR, MOST).await
+        self.retain_within(topic, KEPT_FOR, MOST).await
     }
 
     /// [`DeadLetters::retain`] with other bounds.
@@ -36,9 +37,9 @@ impl DeadLetters {
         keep_for: Duration,
         most: usize,
     ) -> Result<usize, BackendError> {
-        let before = self.0.clock.now().minus(keep_for).0;
-        let index = &self.0.letter_times;
-        if !index.is_due(topic, before, most, self.0.clock.elapsed()) {
+        let before = self.0.core.clock.now().minus(keep_for).0;
+        let index = &self.0.times;
+        if !index.is_due(topic, before, most, self.0.core.clock.elapsed()) {
             return Ok(0);
         }
         index.begin(topic);
@@ -73,7 +74,7 @@ impl DeadLetters {
             }
             tracing::warn!(%topic, most, "a topic had more dead letters than are kept: the oldest were dropped");
         }
-        index.built(topic, &left, self.0.clock.elapsed());
+        index.built(topic, &left, self.0.core.clock.elapsed());
         if gone > 0 {
             tracing::info!(%topic, gone, "retention dropped dead letters");
         }
@@ -83,7 +84,7 @@ impl DeadLetters {
     /// Removes rows, some at a time, so that they share the writes of Meta.
     async fn remove(&self, rows: &[LetterRow]) -> Result<usize, BackendError> {
         for some in rows.chunks(AT_ONCE) {
-            let removals = some.iter().map(|row| self.0.dead_letters.remove(row));
+            let removals = some.iter().map(|row| self.0.store.remove(row));
             futures_util::future::try_join_all(removals).await?;
         }
         Ok(rows.len())
@@ -94,7 +95,7 @@ impl DeadLetters {
         topic: &TopicName,
         after: Option<&str>,
     ) -> Result<(Vec<LetterRow>, Option<String>), BackendError> {
-        let page = self.0.dead_letters.browse(&DeadLetterScope::Topic(topic.clone()), after, PAGE).await?;
+        let page = self.0.store.browse(&DeadLetterScope::Topic(topic.clone()), after, PAGE).await?;
         Ok((page.rows, page.next))
     }
 }

@@ -19,7 +19,7 @@ const MINUTE_MS: u64 = 60_000;
 
 /// The index.
 #[derive(Debug, Default)]
-pub(crate) struct TimeIndex(Mutex<HashMap<TopicName, Times>>);
+pub(super) struct TimeIndex(Mutex<HashMap<TopicName, Times>>);
 
 #[derive(Debug, Default)]
 struct Times {
@@ -38,7 +38,7 @@ impl Times {
 
 impl TimeIndex {
     /// A letter was written.
-    pub(crate) fn added(&self, topic: &TopicName, at_ms: u64) {
+    pub(super) fn added(&self, topic: &TopicName, at_ms: u64) {
         if let Some(times) = self.0.lock().get_mut(topic) {
             times.add(at_ms);
         }

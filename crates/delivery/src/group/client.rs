@@ -10,7 +10,7 @@ use mesh_base::UnixMillis;
 use mesh_frame::{ClientId, TenantId};
 use parking_lot::RwLock;
 
-use crate::{Receiver, group::Group};
+use super::{Group, receiver::Receiver};
 
 /// An eviction is remembered this long, and no more of them than that.
 const REMEMBERED_FOR: Duration = Duration::from_secs(24 * 3_600);

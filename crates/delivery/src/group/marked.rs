@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::group::Group;
+use super::Group;
 
 /// Groups to be woken, each once.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 pub use mesh_base::Range;
 use mesh_base::{Backoff, Chance};
 use mesh_frame::{Epoch, Filter};
+use mesh_state::shared::GroupKind;
 use serde::{Deserialize, Serialize};
 
 use crate::lane::{AckMode, Terms};
@@ -42,6 +43,11 @@ impl Mode {
     /// Whether the members share one cursor.
     pub const fn is_shared(self) -> bool {
         matches!(self, Self::LoadBalance)
+    }
+
+    /// The kind of group it makes.
+    pub(crate) const fn kind(self) -> GroupKind {
+        if self.is_shared() { GroupKind::LoadBalance } else { GroupKind::Broadcast }
     }
 }
 

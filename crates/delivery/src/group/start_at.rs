@@ -7,7 +7,21 @@ use mesh_frame::{Offset, PartitionId, parse_timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::StartAt;
+/// Where a new group starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StartAt {
+    /// After everything that is stored now.
+    #[default]
+    Latest,
+    /// With the oldest that is stored.
+    Earliest,
+    /// With the first that was accepted at or after this time.
+    Time(UnixMillis),
+    /// At these offsets; partitions left out start at the latest.
+    Offsets(BTreeMap<PartitionId, Offset>),
+    /// At this offset of the only partition.
+    Offset(Offset),
+}
 
 impl StartAt {
     /// The forms that [`StartAt::read`] takes, for messages.

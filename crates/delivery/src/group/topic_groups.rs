@@ -8,7 +8,7 @@ use mesh_base::ReadMap;
 use mesh_frame::TopicName;
 use parking_lot::RwLock;
 
-use crate::group::Group;
+use super::Group;
 
 /// Every group by its topic. Changed by one at a time: whoever may write the directory.
 #[derive(Debug, Default)]

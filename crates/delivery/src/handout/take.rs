@@ -1,10 +1,6 @@
 //! One member's take over the lanes of a group: the same for a poll and for a stream.
 
-use std::{
-    cell::OnceCell,
-    collections::HashMap,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{cell::OnceCell, collections::HashMap, sync::Arc};
 
 use mesh_base::UnixMillis;
 use mesh_frame::{Offset, PartitionId};
@@ -13,9 +9,7 @@ use mesh_state::positions::PositionBatch;
 use mesh_storage::Partition;
 
 use crate::{
-    dispatcher::Inner,
-    group::{Group, GroupState, PartitionSource, verdict},
-    handout::stream::GroupStreams,
+    group::{Core, Group, GroupState, PartitionSource, streams::GroupStreams, verdict},
     lane::{Demand, Judge, LOOK, Member, Taken, Terms, delivery_bytes},
 };
 
@@ -76,62 +70,57 @@ impl<'a> Looking<'a> {
     }
 }
 
-impl Inner {
-    /// Takes for a member, lane by lane, and stages it. The demand holds for all lanes together, and what the look
-    /// may spend for all its members.
-    pub(crate) fn take(&self, looking: &mut Looking<'_>, demand: Demand) -> Took {
-        let Looking { now, state, group, batch, full, work } = looking;
-        let (now, waiters) = (*now, &*group.waiters);
-        let GroupState { settings, replay_tag, terms, limits, windows, lanes, streams, turn, .. } =
-            &mut **state;
-        let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
-        let judge = Judge {
-            verdict: &|record| verdict(replay_tag, settings, record, now),
-            cost: 1 + settings.filters.len(),
-            has_demand: &|other| present.has_demand(other),
-        };
-        let mut took = Took::default();
-        let mut left = demand;
-        let number = lanes.len();
-        *turn = turn.wrapping_add(1);
-        for place in 0..number {
-            if left.most == 0 {
-                break;
-            }
-            if *work == 0 {
-                took.more = true;
-                break;
-            }
-            left.work = *work;
-            let lane = &mut lanes[(*turn + place) % number];
-            let mut source = PartitionSource(&lane.partition);
-            let before = lane.lane.outstanding();
-            let terms = Terms {
-                max_outstanding: self.room(group, &lane.lane, terms.max_outstanding),
-                ..terms.clone()
-            };
-            let mut taken = lane.lane.take(&left, now, &terms, windows, &mut source, &judge);
-            let added = lane.lane.outstanding().saturating_sub(before);
-            self.outstanding.fetch_add(added, Ordering::AcqRel);
-            if let Some(backlog) = group.backlog.get() {
-                backlog.added_rows(added);
-            }
-            *work = taken.work;
-            batch.extend(std::mem::take(&mut taken.batch));
-            left.most -= taken.hand_outs.len();
-            let used: usize = taken.hand_outs.iter().map(|given| delivery_bytes(&given.record)).sum();
-            left.bytes = left.bytes.saturating_sub(used);
-            // A stream has room for one large event, not for one of every partition.
-            left.at_least_one &= used == 0 || !left.by_stream;
-            took.more |= taken.more;
-            if let Some(offset) = taken.cold {
-                took.cold = took.cold.or_else(|| Some((lane.partition.clone(), offset)));
-            }
-            took.taken.push((lane.partition.id(), taken));
-            if used > 0 && left.bytes == 0 {
-                break;
-            }
+/// Takes for a member, lane by lane, and stages it. The demand holds for all lanes together, and what the look
+/// may spend for all its members.
+pub(crate) fn take(core: &Core, looking: &mut Looking<'_>, demand: Demand) -> Took {
+    let Looking { now, state, group, batch, full, work } = looking;
+    let (now, waiters) = (*now, &*group.waiters);
+    let GroupState { settings, replay_tag, terms, limits, windows, lanes, streams, turn, .. } = &mut **state;
+    let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
+    let judge = Judge {
+        verdict: &|record| verdict(replay_tag, settings, record, now),
+        cost: 1 + settings.filters.len(),
+        has_demand: &|other| present.has_demand(other),
+    };
+    let mut took = Took::default();
+    let mut left = demand;
+    let number = lanes.len();
+    *turn = turn.wrapping_add(1);
+    for place in 0..number {
+        if left.most == 0 {
+            break;
         }
-        took
+        if *work == 0 {
+            took.more = true;
+            break;
+        }
+        left.work = *work;
+        let lane = &mut lanes[(*turn + place) % number];
+        let mut source = PartitionSource(&lane.partition);
+        let before = lane.lane.outstanding();
+        let terms =
+            Terms { max_outstanding: core.room(group, &lane.lane, terms.max_outstanding), ..terms.clone() };
+        let mut taken = lane.lane.take(&left, now, &terms, windows, &mut source, &judge);
+        let added = lane.lane.outstanding().saturating_sub(before);
+        core.ledger.outstanding.added(added);
+        if let Some(backlog) = group.backlog.get() {
+            backlog.added_rows(added);
+        }
+        *work = taken.work;
+        batch.extend(std::mem::take(&mut taken.batch));
+        left.most -= taken.hand_outs.len();
+        let used: usize = taken.hand_outs.iter().map(|given| delivery_bytes(&given.record)).sum();
+        left.bytes = left.bytes.saturating_sub(used);
+        // A stream has room for one large event, not for one of every partition.
+        left.at_least_one &= used == 0 || !left.by_stream;
+        took.more |= taken.more;
+        if let Some(offset) = taken.cold {
+            took.cold = took.cold.or_else(|| Some((lane.partition.clone(), offset)));
+        }
+        took.taken.push((lane.partition.id(), taken));
+        if used > 0 && left.bytes == 0 {
+            break;
+        }
     }
+    took
 }

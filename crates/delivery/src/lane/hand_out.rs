@@ -62,24 +62,18 @@ impl Lane {
         take.taken
     }
 
-    /// Confirms hand-outs whose batch was committed: gives those that still stand. The others were withdrawn
-    /// or ended meanwhile.
-    pub fn handed(&mut self, taken: &Taken) -> Vec<HandOut> {
+    /// Confirms hand-outs whose batch was committed. Those that were withdrawn or ended meanwhile do not stand:
+    /// [`Taken::standing`] gives the others.
+    pub fn handed(&mut self, taken: &Taken) {
         self.committed = self.committed.max(taken.next.0);
-        if taken.auto {
-            return taken.hand_outs.clone();
-        }
-        let mut standing = Vec::with_capacity(taken.hand_outs.len());
-        for hand_out in &taken.hand_outs {
+        for hand_out in taken.hand_outs.iter().filter(|_| !taken.auto) {
             let offset = hand_out.record.offset().0;
             let Some(entry) = self.entries.get_mut(&offset) else { continue };
             if entry.phase == Phase::Handing && entry.row.serial == hand_out.serial {
                 entry.phase = Phase::Held;
                 self.set_timer(offset, Some(hand_out.locked_until));
-                standing.push(hand_out.clone());
             }
         }
-        standing
     }
 
     /// Stages the progress that no hand-out carries: what filters dropped. At most once a second.
@@ -97,6 +91,15 @@ impl Lane {
     /// Confirms staged progress.
     pub fn progressed(&mut self, next: Offset) {
         self.committed = self.committed.max(next.0);
+    }
+}
+
+impl Taken {
+    /// The hand-outs that stand now, in their lane, once the lane has them confirmed.
+    pub fn standing<'a>(&'a self, lane: &'a Lane) -> impl Iterator<Item = &'a HandOut> {
+        let stands =
+            move |hand_out: &&HandOut| self.auto || lane.stands(hand_out.record.offset(), hand_out.serial);
+        self.hand_outs.iter().filter(stands)
     }
 }
 

@@ -90,6 +90,13 @@ impl Windows {
         *self.0.entry(member).or_default() += 1;
     }
 
+    /// Adds what others have in flight too.
+    pub(crate) fn add_all(&mut self, others: &Self) {
+        for (member, held) in &others.0 {
+            *self.0.entry(*member).or_default() += held;
+        }
+    }
+
     pub(crate) fn remove(&mut self, member: Member) {
         if let Some(count) = self.0.get_mut(&member) {
             *count = count.saturating_sub(1);
@@ -339,6 +346,13 @@ impl Lane {
                 Phase::Waiting | Phase::Handing | Phase::Held | Phase::Ending => None,
             }
         })
+    }
+
+    /// The lane is dropped: what it has in flight counts in no window any more.
+    pub(crate) fn leave_windows(&self, windows: &mut Windows) {
+        for entry in self.entries.values().filter(|entry| entry.in_window()) {
+            windows.remove(entry.member());
+        }
     }
 
     /// The key that most outstanding entries share, as its hash, with how many: what holds a full lane.

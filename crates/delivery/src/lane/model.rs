@@ -234,8 +234,9 @@ impl Model {
             }
             Then::Handed { member, taken } => {
                 let taken = self.takes[taken].take().expect("reported once");
-                let standing = self.lane.handed(&taken);
+                self.lane.handed(&taken);
                 self.lane.ended(&taken.ends, &mut self.windows, self.now);
+                let standing: Vec<HandOut> = taken.standing(&self.lane).cloned().collect();
                 for hand_out in standing {
                     self.received(member, &hand_out);
                 }
@@ -371,13 +372,13 @@ impl Model {
         }
     }
 
-    fn bury(&mut self) {
+    fn dead_letter(&mut self) {
         let Some((offset, reason, row)) = self.lane.condemned().next() else { return };
         if reason == EndReason::AttemptsExhausted {
             assert_eq!(row.attempt, self.terms.max_attempts, "event {offset} became a dead letter early");
         }
         let mut batch = PositionBatch::new();
-        assert!(self.lane.bury(offset, self.now, &mut batch));
+        assert!(self.lane.dead_lettered(offset, self.now, &mut batch));
         self.hand_in(batch, Then::Buried { offset: offset.0 });
     }
 
@@ -466,7 +467,7 @@ impl Model {
                 let by = self.random.random_range(1..150);
                 self.advance(by);
             }
-            88..92 => self.bury(),
+            88..92 => self.dead_letter(),
             92..94 => self.progress(),
             94 => self.leave(),
             95 => self.close_stream(),
@@ -506,7 +507,7 @@ impl Model {
             while !self.queue.is_empty() {
                 self.commit();
             }
-            self.bury();
+            self.dead_letter();
             for Known { offset, serial, .. } in std::mem::take(&mut self.known) {
                 let mut batch = PositionBatch::new();
                 if self.lane.ack(Offset(offset), serial, self.now, &mut self.windows, &mut batch)

@@ -221,7 +221,7 @@ impl Lane {
     }
 
     /// A dead letter is stored: its row ends. After the commit: [`Lane::ended`].
-    pub fn bury(&mut self, offset: Offset, now: UnixMillis, batch: &mut PositionBatch) -> bool {
+    pub fn dead_lettered(&mut self, offset: Offset, now: UnixMillis, batch: &mut PositionBatch) -> bool {
         let condemned =
             self.entries.get(&offset.0).is_some_and(|entry| matches!(entry.phase, Phase::Condemned(_)));
         if condemned {

@@ -3,8 +3,8 @@
 use mesh_frame::{ClientId, TenantId};
 use mesh_state::shared::{SubscriptionRecord, SubscriptionStore};
 
-use super::{Groups, SubscribeError, Tell};
-use crate::Receiver;
+use super::{begun::Tell, errors::SubscribeError, groups::Groups};
+use crate::group::receiver::Receiver;
 
 impl Groups {
     /// Makes a client that is nobody's the receiver's, if that has a name: what was subscribed before names were
@@ -14,19 +14,20 @@ impl Groups {
     /// # Errors
     /// When Meta cannot write; it is done all the same as soon as Meta answers.
     pub async fn adopt(&self, receiver: &Receiver, client: &ClientId) -> Result<(), SubscribeError> {
-        let (tenant, inner) = (receiver.tenant(), self.inner());
+        let tenant = receiver.tenant();
         let Some(principal) = receiver.principal() else { return Ok(()) };
-        if inner.clients.owner(tenant, client).is_some() || inner.groups_of(tenant, client).is_none() {
+        if self.core.directory.clients.owner(tenant, client).is_some()
+            || self.core.directory.of_client(tenant, client).is_none()
+        {
             return Ok(());
         }
-        let alone = inner.operations.clients.alone(&(tenant.clone(), client.clone())).await?;
-        if inner.clients.owner(tenant, client).is_some() {
+        let alone = self.operations.clients.alone(&(tenant.clone(), client.clone())).await?;
+        if self.core.directory.clients.owner(tenant, client).is_some() {
             return Ok(());
         }
         let (groups, tenant, client) = (self.clone(), tenant.clone(), client.clone());
         let principal = principal.to_owned();
-        inner
-            .operations
+        self.operations
             .own("adopt a client", |asker| async move {
                 let adopted = groups.adopt_all(&tenant, &client, &principal, &asker).await;
                 drop(alone);
@@ -43,23 +44,23 @@ impl Groups {
         principal: &str,
         asker: &dyn Tell,
     ) -> Result<(), SubscribeError> {
-        let inner = self.inner();
-        let Some(groups) = inner.groups_of(tenant, client) else { return Ok(()) };
+        let Some(groups) = self.core.directory.of_client(tenant, client) else { return Ok(()) };
         for id in groups.iter().map(|group| &group.id) {
-            let alone = inner.operations.groups.alone(id).await?;
-            let there = inner.groups.read().by_id.get(id).cloned();
+            let alone = self.operations.groups.alone(id).await?;
+            let there = self.core.directory.find(id);
             // Somebody may have ended it meanwhile: it must not come back.
             let is_member = there.is_some_and(|group| group.state.lock().members.contains_key(client));
-            let known = self.store.read_member(id, client).await.map_err(SubscribeError::Meta)?;
+            let known =
+                self.meta.subscriptions.read_member(id, client).await.map_err(SubscribeError::Meta)?;
             if let Some(known) = known.filter(|_| is_member) {
                 let record =
                     SubscriptionRecord { principal: Some(principal.to_owned()), ..known.record.clone() };
-                let put = || self.store.put_member(id, record.clone());
-                inner.operations.decide(asker, put).await?;
+                let put = || self.meta.subscriptions.put_member(id, record.clone());
+                self.operations.decide(asker, put).await?;
             }
             drop(alone);
         }
-        inner.clients.adopted(tenant, client, &principal.into());
+        self.core.directory.clients.adopted(tenant, client, &principal.into());
         tracing::info!(%tenant, %client, principal, "a client that was nobody's is this principal's now");
         Ok(())
     }

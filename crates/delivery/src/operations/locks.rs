@@ -7,12 +7,10 @@ use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
+use crate::owned::Unable;
+
 /// An operation waits no longer than this for another one.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Another operation on the same thing did not end in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StillBusy;
 
 type Named<K> = Arc<Mutex<HashMap<K, Arc<RwLock<()>>>>>;
 
@@ -67,11 +65,13 @@ impl<K: Hash + Eq + Clone> Locks<K> {
     /// Waits until nobody else has the name.
     ///
     /// # Errors
-    /// [`StillBusy`] after five seconds.
-    pub(crate) async fn alone(&self, name: &K) -> Result<Locked<K>, StillBusy> {
+    /// [`Unable::Busy`] after five seconds.
+    pub(crate) async fn alone(&self, name: &K) -> Result<Locked<K>, Unable> {
         let entry = self.entry(name);
         let guard = tokio::time::timeout(PATIENCE, entry.lock.clone().write_owned()).await;
-        guard.map(|guard| Locked { _guard: Guard::Alone(guard), _entry: entry }).map_err(|_elapsed| StillBusy)
+        guard
+            .map(|guard| Locked { _guard: Guard::Alone(guard), _entry: entry })
+            .map_err(|_elapsed| Unable::Busy)
     }
 
     /// The same without a bound: for an operation that is half done and that nobody waits for.
@@ -86,13 +86,13 @@ impl<K: Hash + Eq + Clone> Locks<K> {
     /// Waits until nobody has the name alone.
     ///
     /// # Errors
-    /// [`StillBusy`] after five seconds.
-    pub(crate) async fn shared(&self, name: &K) -> Result<Locked<K>, StillBusy> {
+    /// [`Unable::Busy`] after five seconds.
+    pub(crate) async fn shared(&self, name: &K) -> Result<Locked<K>, Unable> {
         let entry = self.entry(name);
         let guard = tokio::time::timeout(PATIENCE, entry.lock.clone().read_owned()).await;
         guard
             .map(|guard| Locked { _guard: Guard::Shared(guard), _entry: entry })
-            .map_err(|_elapsed| StillBusy)
+            .map_err(|_elapsed| Unable::Busy)
     }
 }
 
@@ -105,8 +105,8 @@ mod tests {
         let locks: Locks<&str> = Locks::default();
         let first = locks.alone(&"a").await.expect("free");
         assert!(locks.alone(&"b").await.is_ok(), "another name is another lock");
-        assert_eq!(locks.alone(&"a").await.map(drop), Err(StillBusy));
-        assert_eq!(locks.shared(&"a").await.map(drop), Err(StillBusy));
+        assert_eq!(locks.alone(&"a").await.map(drop), Err(Unable::Busy));
+        assert_eq!(locks.shared(&"a").await.map(drop), Err(Unable::Busy));
         let (dropped_while_waiting, _) =
             (tokio::time::timeout(Duration::from_secs(1), locks.alone(&"a")).await, ());
         assert!(dropped_while_waiting.is_err());

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use mesh_frame::TenantId;
 use parking_lot::Mutex;
 
-use super::SubscribeError;
+use super::errors::SubscribeError;
 
 /// Subscriptions that are being made, by tenant; clones share them.
 #[derive(Clone, Debug, Default)]

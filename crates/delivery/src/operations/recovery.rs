@@ -18,10 +18,10 @@ use mesh_state::{
 };
 use mesh_storage::{Topic, TopicError};
 
-use super::{Groups, SubscribeError, subscribe::read_settings};
+use super::{errors::SubscribeError, groups::Groups};
 use crate::{
-    dispatcher::LedgerUnavailable,
-    group::{Group, Membership},
+    group::{Group, Membership, stored_settings::read_settings},
+    ledger::LedgerUnavailable,
 };
 
 /// Why recovery stopped the boot.
@@ -69,50 +69,51 @@ impl Groups {
     /// # Errors
     /// See [`RecoveryError`]; the boot stops.
     pub async fn recover(&self) -> Result<Recovered, RecoveryError> {
-        let inner = self.inner();
         let mut known: HashMap<u64, u32> = HashMap::new();
         let mut recovered = Recovered::default();
         self.end_what_was_left().await?;
-        for (id, stored) in self.store.groups() {
+        for (id, stored) in self.meta.subscriptions.groups() {
             known.insert(stored.record.id, stored.record.generation);
-            let topic = inner.storage.ensure_topic(&id.topic, true, None).await?;
+            let topic = self.core.storage.ensure_topic(&id.topic, true, None).await?;
             let back = self.bring_back(&id, &stored, &topic).await?;
             recovered.groups += usize::from(back.is_some());
         }
         recovered.orphans = self.forget_orphans(&known).await?;
-        recovered.replayed = self.dispatcher.settle_replays().await?;
-        recovered.pending = self.dispatcher.pending_count();
-        inner.operations.recovered();
+        recovered.replayed = self.letters.settle_replays().await?;
+        recovered.pending = self.core.directory.pending();
+        self.core.owned.recovered();
         Ok(recovered)
     }
 
     /// Removes what the death of an operation left in Meta: memberships of no group, and groups of one client
     /// without it. What is there and cannot be read, because a newer release wrote it, counts as there.
     async fn end_what_was_left(&self) -> Result<(), BackendError> {
-        for (id, member) in self.store.all_members() {
-            if self.store.group(&id).is_some() || is_there(self.store.read_group(&id).await)? {
+        for (id, member) in self.meta.subscriptions.all_members() {
+            if self.meta.subscriptions.group(&id).is_some()
+                || is_there(self.meta.subscriptions.read_group(&id).await)?
+            {
                 continue;
             }
             tracing::info!(group = %id, client = %member.record.client, "a subscription that was never finished, or not ended to the last step, is removed");
             let mut held = Some(member);
             while let Some(ours) = held.take() {
-                if let Removed::Stale(there) = self.store.remove_member(&id, &ours).await? {
+                if let Removed::Stale(there) = self.meta.subscriptions.remove_member(&id, &ours).await? {
                     held = there;
                 }
             }
         }
-        for (id, group) in self.store.groups() {
-            if id.kind == GroupKind::LoadBalance || !self.store.members(&id).is_empty() {
+        for (id, group) in self.meta.subscriptions.groups() {
+            if id.kind == GroupKind::LoadBalance || !self.meta.subscriptions.members(&id).is_empty() {
                 continue;
             }
             let Ok(client) = ClientId::new(id.name.as_str()) else { continue };
-            if is_there(self.store.read_member(&id, &client).await)? {
+            if is_there(self.meta.subscriptions.read_member(&id, &client).await)? {
                 continue;
             }
             tracing::info!(group = %id, "a group of one client without it is removed");
             let mut held = Some(group);
             while let Some(ours) = held.take() {
-                if let Removed::Stale(there) = self.store.remove_group(&id, &ours).await? {
+                if let Removed::Stale(there) = self.meta.subscriptions.remove_group(&id, &ours).await? {
                     held = there;
                 }
             }
@@ -127,17 +128,16 @@ impl Groups {
         stored: &StoredGroup,
         topic: &Arc<Topic>,
     ) -> Result<Option<Arc<Group>>, RecoveryError> {
-        let inner = self.inner();
         let Some(settings) = read_settings(&stored.record) else {
             tracing::error!(group = %id, "the settings of this group are of a newer release: it is not served");
             return Ok(None);
         };
-        let terms = settings.terms(inner.limits.outstanding, inner.epoch, &inner.chance);
+        let terms = settings.terms(self.core.limits.outstanding, self.core.epoch, &self.core.chance);
         let GroupRecord { id: number, generation, .. } = stored.record;
         let group = Group::new(id.clone(), number, generation, topic.clone(), settings, terms);
         self.align_pull_offsets_to_ack(id, stored, &group).await?;
-        inner.ensure_lanes(&group).await?;
-        for member in self.store.members(id) {
+        self.core.ensure_lanes(&group).await?;
+        for member in self.meta.subscriptions.members(id) {
             let record = &member.record;
             let membership = Membership {
                 subscription: record.subscription_id.clone(),
@@ -145,10 +145,36 @@ impl Groups {
             };
             group.state.lock().admit(&id.tenant, &record.client, membership);
             let owner = record.principal.as_deref().map(Into::into);
-            inner.clients.joined(&id.tenant, &record.client, &group, owner.as_ref());
+            self.core.directory.clients.joined(&id.tenant, &record.client, &group, owner.as_ref());
         }
-        inner.groups.write().add(&group);
+        self.core.directory.add(&group);
         Ok(Some(group))
+    }
+
+    /// Makes memory serve the group that Meta holds: takes out one that is another, brings in one that is not there.
+    pub(crate) async fn serve_what_is_held(
+        &self,
+        id: &GroupId,
+        there: Option<Arc<Group>>,
+        held: Option<&StoredGroup>,
+        topic: &Arc<Topic>,
+    ) -> Result<Option<Arc<Group>>, SubscribeError> {
+        let is_held = |group: &Arc<Group>| {
+            held.is_some_and(|held| {
+                (held.record.id, held.record.generation) == (group.number, group.generation)
+            })
+        };
+        if there.as_ref().is_some_and(is_held) {
+            return Ok(there);
+        }
+        if let Some(other) = there {
+            tracing::warn!(group = %id, "Meta holds another group than is served: what Meta holds is served now");
+            self.take_out(&other);
+        }
+        match held {
+            Some(held) => Ok(self.bring_back(id, held, topic).await?),
+            None => Ok(None),
+        }
     }
 
     /// Makes a group's positions and the log agree: the log's next offset is at least every
@@ -159,13 +185,12 @@ impl Groups {
         stored: &StoredGroup,
         group: &Group,
     ) -> Result<(), RecoveryError> {
-        let inner = &self.dispatcher.0;
         let mut batch = PositionBatch::new();
         for partition in group.topic.partitions().iter() {
             let key = group.lane_key(partition);
-            match inner.positions.offsets().cursor(key)? {
+            match self.core.ledger.positions.offsets().cursor(key)? {
                 Some(cursor) if cursor.incarnation == group.topic.incarnation() => {
-                    inner.storage.raise_end(partition, cursor.next_to_read)?;
+                    self.core.storage.raise_end(partition, cursor.next_to_read)?;
                 }
                 None if stored.record.incarnation == group.topic.incarnation() => {
                     tracing::info!(
@@ -194,9 +219,7 @@ impl Groups {
             }
         }
         if !batch.is_empty() {
-            let log = inner.positions.log();
-            let commit = log.commit(log.epoch(), batch, Durability::Synced);
-            log.committed(commit).await.map_err(LedgerUnavailable::from)?;
+            self.core.ledger.write(batch, Durability::Synced).await.map_err(LedgerUnavailable::from)?;
         }
         Ok(())
     }
@@ -204,9 +227,8 @@ impl Groups {
     /// Removes positions that Meta does not know: a subscribe or a seek that did not get that far, or an
     /// unsubscribe or a seek that was cut short.
     async fn forget_orphans(&self, known: &HashMap<u64, u32>) -> Result<usize, RecoveryError> {
-        let inner = &self.dispatcher.0;
-        let cursors = inner.positions.offsets().cursors()?.into_iter().map(|(key, _)| key);
-        let rows = inner.positions.deliveries().lanes()?.into_iter().map(|(key, _)| key);
+        let cursors = self.core.ledger.positions.offsets().cursors()?.into_iter().map(|(key, _)| key);
+        let rows = self.core.ledger.positions.deliveries().lanes()?.into_iter().map(|(key, _)| key);
         let orphans: HashSet<LaneKey> =
             cursors.chain(rows).filter(|key| known.get(&key.group) != Some(&key.generation)).collect();
         if orphans.is_empty() {
@@ -216,9 +238,7 @@ impl Groups {
         for key in &orphans {
             batch.forget(*key);
         }
-        let log = inner.positions.log();
-        let commit = log.commit(log.epoch(), batch, Durability::Synced);
-        log.committed(commit).await.map_err(LedgerUnavailable::from)?;
+        self.core.ledger.write(batch, Durability::Synced).await.map_err(LedgerUnavailable::from)?;
         Ok(orphans.len())
     }
 }

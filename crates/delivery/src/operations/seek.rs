@@ -12,54 +12,23 @@ use std::{
 };
 
 use mesh_base::{BackendError, BackendErrorKind, UnixMillis};
-use mesh_frame::{ClientId, GroupName, Offset, PartitionId, TenantId, TopicName};
+use mesh_frame::{ClientId, Offset, PartitionId};
 use mesh_rocks::Durability;
 use mesh_state::{
     positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, Positions, Row, RowState},
-    shared::{GroupId, GroupKind, GroupRecord, Replaced, StoredGroup, SubscriptionStore},
+    shared::{GroupId, GroupRecord, Replaced, StoredGroup, SubscriptionStore},
 };
 
-use super::{Groups, StartAt, SubscribeError, Tell, Unable};
+use super::{
+    begun::Tell,
+    errors::{GroupError, SubscribeError},
+    groups::{GroupSelector, Groups},
+};
 use crate::{
-    dispatcher::{Inner, LedgerUnavailable},
-    group::{Group, GroupState},
+    group::{Group, GroupState, start_at::StartAt},
+    ledger::LedgerUnavailable,
+    owned::Unable,
 };
-
-/// Which group an operator means. Without a kind, the one that is there.
-#[derive(Clone, Debug)]
-pub struct GroupSelector {
-    /// Its tenant.
-    pub tenant: TenantId,
-    /// Its topic.
-    pub topic: TopicName,
-    /// Its name.
-    pub name: GroupName,
-    /// Whether its members share.
-    pub kind: Option<GroupKind>,
-}
-
-/// Why an operator's change of a group did not happen.
-#[derive(Debug, thiserror::Error)]
-pub enum GroupError {
-    /// There is no such group.
-    #[error("there is no group {0}")]
-    Unknown(GroupName),
-    /// A shared group and a client's group have this name.
-    #[error("there are two groups of this name: say which with kind=lb or kind=bc")]
-    Ambiguous,
-    /// Somebody else changed it at the same time.
-    #[error("the group was changed at the same time; try again")]
-    Changed,
-    /// Anything that stops a subscribe too.
-    #[error(transparent)]
-    Other(#[from] SubscribeError),
-}
-
-impl From<LedgerUnavailable> for GroupError {
-    fn from(error: LedgerUnavailable) -> Self {
-        Self::Other(error.into())
-    }
-}
 
 /// What a seek did, or would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,23 +47,6 @@ pub struct Sought {
 type Starts = BTreeMap<PartitionId, Offset>;
 
 impl Groups {
-    /// The group an operator means.
-    pub(crate) fn find(&self, which: &GroupSelector) -> Result<Arc<Group>, GroupError> {
-        let groups = self.inner().groups.read();
-        let kinds = which.kind.map_or(vec![GroupKind::LoadBalance, GroupKind::Broadcast], |kind| vec![kind]);
-        let mut found = kinds.into_iter().filter_map(|kind| {
-            let id = GroupId {
-                tenant: which.tenant.clone(),
-                topic: which.topic.clone(),
-                kind,
-                name: which.name.clone(),
-            };
-            groups.by_id.get(&id).cloned()
-        });
-        let first = found.next().ok_or_else(|| GroupError::Unknown(which.name.clone()))?;
-        if found.next().is_some() { Err(GroupError::Ambiguous) } else { Ok(first) }
-    }
-
     /// Makes a group go on somewhere else; durable when it returns. Partitions that `to` does not name stay where
     /// they are, with what is outstanding due at once. Ids of deliveries made before are void. `dry_run` changes
     /// nothing.
@@ -108,10 +60,10 @@ impl Groups {
         to: &StartAt,
         dry_run: bool,
     ) -> Result<Sought, GroupError> {
-        let operations = &self.inner().operations;
-        operations.ready().map_err(SubscribeError::from)?;
+        let operations = &self.operations;
+        operations.ready()?;
         let id = self.find(which)?.id.clone();
-        let alone = operations.groups.alone(&id).await.map_err(SubscribeError::from)?;
+        let alone = operations.groups.alone(&id).await?;
         let (groups, which, to) = (self.clone(), which.clone(), to.clone());
         operations
             .own("seek", |asker| async move {
@@ -130,15 +82,14 @@ impl Groups {
         dry_run: bool,
         asker: &dyn Tell,
     ) -> Result<Sought, GroupError> {
-        let inner = self.inner();
         let group = self.find(which)?;
-        inner.ensure_lanes(&group).await?;
+        self.core.ensure_lanes(&group).await?;
         let mut starts: Starts = self.resolve(&group.topic, to).await?.into_iter().collect();
         if let StartAt::Offsets(named) = to {
             starts.retain(|partition, _| named.contains_key(partition));
         }
         // Past the view: while Meta does not answer nothing is begun.
-        let held = self.store.read_group(&group.id).await.map_err(SubscribeError::Meta)?;
+        let held = self.meta.subscriptions.read_group(&group.id).await.map_err(SubscribeError::Meta)?;
         let held = held.filter(|held| held.record.id == group.number).ok_or(GroupError::Changed)?;
         let generation = held.record.generation.max(group.generation).saturating_add(1);
         let mut sought = Sought {
@@ -164,7 +115,6 @@ impl Groups {
         held: StoredGroup,
         asker: &dyn Tell,
     ) -> Result<(), GroupError> {
-        let inner = self.inner();
         let _nobody_loads = old.loading.lock().await;
         let frozen = {
             let mut state = old.state.lock();
@@ -174,7 +124,7 @@ impl Groups {
             let members = std::mem::take(&mut state.members);
             (state.settings.clone(), state.terms.clone(), members, state.limits.clone())
         };
-        let result = match inner.start_anew(old, generation, starts).await {
+        let result = match self.start_anew(old, generation, starts).await {
             Ok(()) => self.name_generation(old, generation, held, asker).await,
             Err(error) => Err(error.into()),
         };
@@ -186,22 +136,25 @@ impl Groups {
         let (settings, terms, members, limits) = frozen;
         let clients: Vec<ClientId> = members.keys().cloned().collect();
         let next = old.followed_by(now, settings, terms, members, limits);
-        if let Err(error) = inner.ensure_lanes(&next).await {
+        if let Err(error) = self.core.ensure_lanes(&next).await {
             tracing::warn!(group = %old.id, %error, "the group is read again once the ledger can be");
         }
         // Whether or not it could be read: the ticker looks at it soon.
-        inner.schedule.no_later_than(&next, inner.clock.now().plus(Duration::from_millis(500)));
-        inner.groups.write().replace(old, &next);
-        inner.clients.follow(&old.id.tenant, &clients, old, &next);
+        self.core
+            .attention
+            .schedule
+            .no_later_than(&next, self.core.clock.now().plus(Duration::from_millis(500)));
+        self.core.directory.replace(old, &next);
+        self.core.directory.clients.follow(&old.id.tenant, &clients, old, &next);
         for client in &clients {
-            inner.followed_with_stream(&old.id.tenant, client, old, &next);
+            self.streams.followed(&old.id.tenant, client, old, &next);
         }
         if result.is_ok() {
-            inner.forget_positions(old);
+            self.forget_positions(old);
         }
         // Whoever waits looks at the follower now.
         next.waiters.wake(usize::MAX, |_| true);
-        inner.after(&next);
+        self.core.after(&next);
         result
     }
 
@@ -215,14 +168,14 @@ impl Groups {
         asker: &dyn Tell,
     ) -> Result<(), GroupError> {
         let record = GroupRecord { generation, ..held.record.clone() };
-        let failed = match self.store.update_group(&group.id, &held, record).await {
+        let failed = match self.meta.subscriptions.update_group(&group.id, &held, record).await {
             Ok(Replaced::Replaced(_)) => return Ok(()),
             Ok(Replaced::Stale(_)) => return Err(GroupError::Changed),
             Err(error) if error.kind() == BackendErrorKind::Unavailable => error,
             Err(error) => return Err(SubscribeError::Meta(error).into()),
         };
-        let again = || self.store.update_group(&group.id, &held, held.record.clone());
-        let settled = self.inner().operations.decide(asker, again).await;
+        let again = || self.meta.subscriptions.update_group(&group.id, &held, held.record.clone());
+        let settled = self.operations.decide(asker, again).await;
         match settled.map_err(SubscribeError::from)? {
             Replaced::Stale(Some(there))
                 if (there.record.id, there.record.generation) == (group.number, generation) =>
@@ -234,7 +187,7 @@ impl Groups {
     }
 }
 
-impl Inner {
+impl Groups {
     /// Writes the positions of a generation that is to come, and syncs them.
     async fn start_anew(
         &self,
@@ -242,12 +195,12 @@ impl Inner {
         generation: u32,
         starts: &Starts,
     ) -> Result<(), LedgerUnavailable> {
-        let log = self.positions.log();
-        let epoch = log.epoch();
+        let ledger = &self.core.ledger;
+        let epoch = ledger.epoch();
         // Everything that was staged before is committed when this is.
-        log.committed(log.commit(epoch, PositionBatch::new(), Durability::Synced)).await?;
-        let (positions, group, starts) = (self.positions.clone(), old.clone(), starts.clone());
-        let now = self.clock.now();
+        ledger.commit(epoch, PositionBatch::new(), Durability::Synced).await?;
+        let (positions, group, starts) = (ledger.positions.clone(), old.clone(), starts.clone());
+        let now = self.core.clock.now();
         let made = tokio::task::spawn_blocking(move || {
             let mut batch = PositionBatch::new();
             for partition in group.topic.partitions().iter() {
@@ -267,7 +220,7 @@ impl Inner {
         let batch = made.await.map_err(|error| {
             BackendError::new(BackendErrorKind::Unavailable, "offset store", "seeking").with_source(error)
         })??;
-        log.committed(log.commit(epoch, batch, Durability::Synced)).await?;
+        ledger.commit(epoch, batch, Durability::Synced).await?;
         Ok(())
     }
 }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use mesh_base::BackendError;
 use mesh_frame::{Incarnation, Offset, PartitionId, TopicName};
-use mesh_rocks::Durability;
-use mesh_state::{
-    positions::{Cursor, PositionBatch},
-    shared::GroupId,
-};
+use mesh_state::shared::GroupId;
 use mesh_storage::{Partition, SettingsChange, Topic, TopicError, TopicRules, TopicSettings};
 
-use super::{Groups, SubscribeError, Tell};
+use super::{
+    begun::{Tell, Undone},
+    errors::SubscribeError,
+    groups::Groups,
+};
 use crate::{
-    Interrupted, LetterSelector,
-    dispatcher::{Inner, LedgerUnavailable},
-    group::{Group, PartitionLane},
-    lane::Lane,
+    dead_letters::{Interrupted, LetterSelector},
+    group::{Core, Group},
+    ledger::LedgerUnavailable,
+    owned::Unable,
 };
 
 /// A topic as an operator sees it.
@@ -98,6 +98,18 @@ pub enum TopicsError {
     Storage(BackendError),
 }
 
+impl From<Undone> for TopicsError {
+    fn from(undone: Undone) -> Self {
+        Self::Group(undone.into())
+    }
+}
+
+impl From<Unable> for TopicsError {
+    fn from(unable: Unable) -> Self {
+        Self::Group(unable.into())
+    }
+}
+
 /// The handle on topics; cheap to clone.
 #[derive(Clone)]
 pub struct Topics {
@@ -118,8 +130,8 @@ impl Groups {
 }
 
 impl Topics {
-    fn inner(&self) -> &Arc<Inner> {
-        self.groups.inner()
+    fn core(&self) -> &Arc<Core> {
+        &self.groups.core
     }
 
     /// Makes a topic, or changes settings of one that is there and gives it more partitions: its groups read the
@@ -134,13 +146,13 @@ impl Topics {
         partitions: Option<u32>,
         change: SettingsChange,
     ) -> Result<TopicMade, TopicsError> {
-        let operations = &self.inner().operations;
-        operations.ready().map_err(SubscribeError::from)?;
-        let alone = operations.topics.alone(name).await.map_err(SubscribeError::from)?;
-        let (inner, name) = (self.inner().clone(), name.clone());
+        let operations = &self.groups.operations;
+        operations.ready()?;
+        let alone = operations.topics.alone(name).await?;
+        let (topics, name) = (self.clone(), name.clone());
         operations
             .own("make a topic", |_asker| async move {
-                let made = inner.make_topic(&name, partitions, &change).await;
+                let made = topics.make_topic(&name, partitions, &change).await;
                 drop(alone);
                 made
             })
@@ -149,14 +161,14 @@ impl Topics {
 
     /// Every topic, by name, without sizes.
     pub fn list(&self) -> Vec<TopicView> {
-        let mut topics = self.inner().storage.topics();
+        let mut topics = self.core().storage.topics();
         topics.sort_by(|one, other| one.name().cmp(other.name()));
         topics.iter().map(|topic| self.view(topic)).collect()
     }
 
     /// One topic, without sizes; `None`: there is none of that name.
     pub fn show(&self, name: &TopicName) -> Option<TopicView> {
-        self.inner().storage.topic(name).map(|topic| self.view(&topic))
+        self.core().storage.topic(name).map(|topic| self.view(&topic))
     }
 
     /// One topic, with sizes; `None`: there is none of that name.
@@ -164,18 +176,18 @@ impl Topics {
     /// # Errors
     /// When the log cannot be read.
     pub async fn describe(&self, name: &TopicName) -> Result<Option<TopicView>, BackendError> {
-        let Some(topic) = self.inner().storage.topic(name) else { return Ok(None) };
+        let Some(topic) = self.core().storage.topic(name) else { return Ok(None) };
         let mut view = self.view(&topic);
         for partition in &mut view.partitions {
             if let Some(of) = topic.partition(partition.partition) {
-                partition.bytes = Some(self.inner().storage.bytes(&of).await?);
+                partition.bytes = Some(self.core().storage.bytes(&of).await?);
             }
         }
         Ok(Some(view))
     }
 
     fn view(&self, topic: &Arc<Topic>) -> TopicView {
-        let groups = self.inner().by_topic.of(topic.name());
+        let groups = self.core().directory.of_topic(topic.name());
         let mut groups: Vec<GroupId> = groups.iter().map(|group| group.id.clone()).collect();
         groups.sort();
         let partition = |partition: &Arc<Partition>| PartitionView {
@@ -189,7 +201,7 @@ impl Topics {
             incarnation: topic.incarnation(),
             partitions: topic.partitions().iter().map(partition).collect(),
             groups,
-            rules: self.inner().storage.rules(topic),
+            rules: self.core().storage.rules(topic),
             own: topic.settings(),
         }
     }
@@ -206,9 +218,9 @@ impl Topics {
         force: bool,
         dead_letters: bool,
     ) -> Result<TopicDeleted, TopicsError> {
-        let operations = &self.inner().operations;
-        operations.ready().map_err(SubscribeError::from)?;
-        let alone = operations.topics.alone(name).await.map_err(SubscribeError::from)?;
+        let operations = &self.groups.operations;
+        operations.ready()?;
+        let alone = operations.topics.alone(name).await?;
         let (topics, name) = (self.clone(), name.clone());
         operations
             .own("delete a topic", |asker| async move {
@@ -227,18 +239,17 @@ impl Topics {
         dead_letters: bool,
         asker: &dyn Tell,
     ) -> Result<TopicDeleted, TopicsError> {
-        let inner = self.inner();
-        if inner.storage.topic(name).is_none() {
+        if self.core().storage.topic(name).is_none() {
             return Err(TopicsError::Unknown(name.clone()));
         }
         let mut deleted = TopicDeleted::default();
-        let groups = inner.by_topic.of(name);
+        let groups = self.core().directory.of_topic(name);
         if !groups.is_empty() && !force {
             return Err(TopicsError::GroupsExist(groups.len()));
         }
         for id in groups.iter().map(|group| &group.id) {
-            let alone = inner.operations.groups.alone(id).await.map_err(SubscribeError::from)?;
-            let there = inner.groups.read().by_id.get(id).cloned();
+            let alone = self.groups.operations.groups.alone(id).await?;
+            let there = self.core().directory.find(id);
             if let Some(group) = there {
                 self.groups.evict_all(&group, asker).await?;
                 deleted.groups += 1;
@@ -247,34 +258,34 @@ impl Topics {
         }
         if dead_letters {
             let which = LetterSelector::of(name.clone());
-            deleted.dead_letters = self.groups.dispatcher.letters().discard(&which, usize::MAX).await?;
-            inner.storage.delete_topic(&name.dead_letter()).await.map_err(TopicsError::Storage)?;
+            deleted.dead_letters = self.groups.letters.discard(&which, usize::MAX).await?;
+            self.core().storage.delete_topic(&name.dead_letter()).await.map_err(TopicsError::Storage)?;
         }
-        inner.storage.delete_topic(name).await.map_err(TopicsError::Storage)?;
+        self.core().storage.delete_topic(name).await.map_err(TopicsError::Storage)?;
         tracing::warn!(topic = %name, groups = deleted.groups, dead_letters = deleted.dead_letters, "a topic was deleted");
         Ok(deleted)
     }
 }
 
-impl Inner {
+impl Topics {
     async fn make_topic(
-        self: &Arc<Self>,
+        &self,
         name: &TopicName,
         partitions: Option<u32>,
         change: &SettingsChange,
     ) -> Result<TopicMade, TopicsError> {
-        let Some(topic) = self.storage.topic(name) else {
+        let Some(topic) = self.core().storage.topic(name) else {
             let settings = TopicSettings::default().changed(change);
-            self.storage.create_topic(name, partitions, settings).await?;
+            self.core().storage.create_topic(name, partitions, settings).await?;
             // A publish may have made it in between, without them.
-            self.storage.change_topic(name, change).await?;
+            self.core().storage.change_topic(name, change).await?;
             return Ok(TopicMade::Created);
         };
         let has = topic.partitions().len();
         if partitions.is_some_and(|wanted| (wanted as usize) < has) {
             return Err(TopicsError::Fewer { has });
         }
-        self.storage.change_topic(name, change).await?;
+        self.core().storage.change_topic(name, change).await?;
         match partitions.filter(|wanted| *wanted as usize > has) {
             Some(wanted) => self.grow(name, has, wanted).await,
             None => Ok(TopicMade::AlreadyThere),
@@ -282,21 +293,16 @@ impl Inner {
     }
 
     /// Gives a topic partitions, and its groups lanes for them.
-    async fn grow(
-        self: &Arc<Self>,
-        name: &TopicName,
-        has: usize,
-        wanted: u32,
-    ) -> Result<TopicMade, TopicsError> {
-        let (_, added) = self.storage.add_partitions(name, wanted).await?;
+    async fn grow(&self, name: &TopicName, has: usize, wanted: u32) -> Result<TopicMade, TopicsError> {
+        let (_, added) = self.core().storage.add_partitions(name, wanted).await?;
         tracing::warn!(topic = %name, from = has, to = wanted,
             "a topic got more partitions: the events of a key may go to another one from now on, out of order with those before");
-        let groups = self.by_topic.of(name);
+        let groups = self.core().directory.of_topic(name);
         let mut failed = None;
         for id in groups.iter().map(|group| &group.id) {
             // A group that is being sought meanwhile has read its lanes, perhaps without the new partitions.
-            let alone = self.operations.groups.alone_at_last(id).await;
-            let there = self.groups.read().by_id.get(id).cloned();
+            let alone = self.groups.operations.groups.alone_at_last(id).await;
+            let there = self.core().directory.find(id);
             if let Some(group) = there {
                 failed = failed.or(self.add_lanes(&group).await.err());
             }
@@ -308,35 +314,14 @@ impl Inner {
         Ok(TopicMade::Grown(u32::try_from(added.len()).unwrap_or(u32::MAX)))
     }
 
-    /// Gives a group lanes for the partitions of its topic that it has none for, at their beginning.
-    async fn add_lanes(self: &Arc<Self>, group: &Arc<Group>) -> Result<(), LedgerUnavailable> {
-        let commit = {
-            // Lanes that are being read meanwhile may lack the new partitions.
-            let _nobody_loads = group.loading.lock().await;
-            let epoch = self.positions.log().epoch();
-            let now = self.clock.now();
-            let mut batch = PositionBatch::new();
-            let mut guard = group.state.lock();
-            let state = &mut *guard;
-            if state.epoch != Some(epoch) {
-                // They are read again anyway, and then with the new partitions.
-                return Ok(());
-            }
-            for partition in self.polled(group) {
-                if state.lane(partition.id()).is_some() {
-                    continue;
-                }
-                let key = group.lane_key(&partition);
-                let start = Cursor { next_to_read: Offset(0), incarnation: group.topic.incarnation() };
-                batch.forget(key);
-                batch.put_cursor(key, start);
-                let lane = Lane::load(key, start, Vec::new(), &state.terms, &mut state.windows, now);
-                state.lanes.push(PartitionLane { partition, lane });
-            }
-            self.positions.log().commit(epoch, batch, Durability::Synced)
-        };
-        self.positions.log().committed(commit).await?;
-        self.after(group);
+    /// Gives a group its lanes of new partitions, which it reads from their beginning. Durable when it returns. The
+    /// caller has the group's lock.
+    async fn add_lanes(&self, group: &Arc<Group>) -> Result<(), LedgerUnavailable> {
+        let core = self.core();
+        for partition in core.polled.partitions(&group.topic) {
+            core.load_lane(group, &partition, Some(group.beginning())).await?;
+        }
+        core.after(group);
         Ok(())
     }
 }

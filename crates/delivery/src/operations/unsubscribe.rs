@@ -6,18 +6,17 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use mesh_frame::{ClientId, GroupName, TenantId, TopicName};
-use mesh_rocks::Durability;
 use mesh_state::{
-    positions::{LaneKey, PositionBatch},
+    positions::PositionBatch,
     shared::{GroupId, GroupKind, Removed, StoredMember, SubscriptionStore},
 };
 
-use super::{GroupError, GroupSelector, Groups, SubscribeError, Tell};
-use crate::{
-    Receiver,
-    dispatcher::Inner,
-    group::{Group, member_of},
+use super::{
+    begun::Tell,
+    errors::{GroupError, SubscribeError},
+    groups::{GroupSelector, Groups},
 };
+use crate::group::{Group, member_of, receiver::Receiver};
 
 impl Groups {
     /// Ends a client's membership in the group, or in all its groups of the topic, or in all. What it has
@@ -34,7 +33,7 @@ impl Groups {
         group: Option<&GroupName>,
         delete_group: bool,
     ) -> Result<bool, SubscribeError> {
-        let operations = &self.inner().operations;
+        let operations = &self.operations;
         operations.ready()?;
         let alone = operations.clients.alone(&(receiver.tenant().clone(), client.clone())).await?;
         let (groups, receiver, client) = (self.clone(), receiver.clone(), client.clone());
@@ -42,7 +41,7 @@ impl Groups {
         operations
             .own("unsubscribe", |asker| async move {
                 let tenant = receiver.tenant();
-                if !receiver.may_use(groups.inner().clients.owner(tenant, &client).as_deref()) {
+                if !receiver.may_use(groups.core.directory.clients.owner(tenant, &client).as_deref()) {
                     return Err(SubscribeError::NotYours);
                 }
                 let fits = |id: &GroupId| {
@@ -65,14 +64,15 @@ impl Groups {
         delete_group: bool,
         asker: &dyn Tell,
     ) -> Result<usize, SubscribeError> {
-        let inner = self.inner();
         let mut ended = 0;
-        for id in inner.groups_of(tenant, client).unwrap_or_default().iter().map(|group| &group.id) {
+        for id in
+            self.core.directory.of_client(tenant, client).unwrap_or_default().iter().map(|group| &group.id)
+        {
             if !fits(id) {
                 continue;
             }
-            let alone = inner.operations.groups.alone(id).await?;
-            let there = inner.groups.read().by_id.get(id).cloned();
+            let alone = self.operations.groups.alone(id).await?;
+            let there = self.core.directory.find(id);
             let (is_member, others) = there.as_ref().map_or((false, 0), |group| {
                 let state = group.state.lock();
                 let is_member = state.members.contains_key(client);
@@ -98,15 +98,15 @@ impl Groups {
         client: &ClientId,
         asker: &dyn Tell,
     ) -> Result<(), SubscribeError> {
-        let inner = self.inner();
-        let mut held = self.store.read_member(&group.id, client).await.map_err(SubscribeError::Meta)?;
+        let mut held =
+            self.meta.subscriptions.read_member(&group.id, client).await.map_err(SubscribeError::Meta)?;
         while let Some(ours) = held.take() {
-            let remove = || self.store.remove_member(&group.id, &ours);
-            if let Removed::Stale(there) = inner.operations.decide(asker, remove).await? {
+            let remove = || self.meta.subscriptions.remove_member(&group.id, &ours);
+            if let Removed::Stale(there) = self.operations.decide(asker, remove).await? {
                 held = there;
             }
         }
-        inner.dismiss(group, client);
+        self.dismiss(group, client);
         Ok(())
     }
 
@@ -119,8 +119,8 @@ impl Groups {
     ) -> Result<(), SubscribeError> {
         let mut held = held.clone();
         loop {
-            let remove = || self.store.remove_member(id, &held);
-            match self.inner().operations.finish(asker, remove).await? {
+            let remove = || self.meta.subscriptions.remove_member(id, &held);
+            match self.operations.finish(asker, remove).await? {
                 Removed::Removed(_) | Removed::Stale(None) => return Ok(()),
                 Removed::Stale(Some(there)) => held = there,
             }
@@ -130,39 +130,37 @@ impl Groups {
     /// Removes a group with its members and positions. The caller has the group's lock. Gives how many members
     /// there were.
     pub(super) async fn remove(&self, group: &Arc<Group>, asker: &dyn Tell) -> Result<usize, SubscribeError> {
-        let (inner, id) = (self.inner(), &group.id);
-        let mut held = self.store.read_group(id).await.map_err(SubscribeError::Meta)?;
+        let id = &group.id;
+        let mut held = self.meta.subscriptions.read_group(id).await.map_err(SubscribeError::Meta)?;
         while let Some(ours) = held.take_if(|held| held.record.id == group.number) {
-            let remove = || self.store.remove_group(id, &ours);
-            match inner.operations.decide(asker, remove).await? {
+            let remove = || self.meta.subscriptions.remove_group(id, &ours);
+            match self.operations.decide(asker, remove).await? {
                 Removed::Removed(_) => break,
                 Removed::Stale(there) => held = there,
             }
         }
         let members = self.take_out(group);
-        for member in self.store.members(id) {
+        for member in self.meta.subscriptions.members(id) {
             self.end_membership(id, &member, asker).await?;
         }
-        let release = || self.identities.release_group_number(group.number, id);
-        inner.operations.finish(asker, release).await?;
+        let release = || self.meta.identities.release_group_number(group.number, id);
+        self.operations.finish(asker, release).await?;
         Ok(members.len())
     }
 
     /// Takes a group out of memory that Meta does not hold any more, with its members and positions.
     pub(super) fn take_out(&self, group: &Arc<Group>) -> Vec<ClientId> {
-        let inner = self.inner();
         let members: Vec<ClientId> = group.state.lock().members.keys().cloned().collect();
         group.closed.store(true, Ordering::Release);
-        inner.groups.write().remove(group);
+        self.core.directory.remove(group);
         for client in &members {
-            inner.dismiss(group, client);
+            self.dismiss(group, client);
         }
-        {
-            let mut state = group.state.lock();
-            state.lanes.clear();
-            state.epoch = None;
+        for partition in group.topic.partitions().iter() {
+            self.core.drop_lane(group, partition);
         }
-        inner.forget_positions(group);
+        group.state.lock().epoch = None;
+        self.forget_positions(group);
         members
     }
 
@@ -171,10 +169,10 @@ impl Groups {
     /// # Errors
     /// See [`GroupError`]. When Meta failed it is done all the same as soon as Meta answers.
     pub async fn remove_group(&self, which: &GroupSelector) -> Result<usize, GroupError> {
-        let operations = &self.inner().operations;
-        operations.ready().map_err(SubscribeError::from)?;
+        let operations = &self.operations;
+        operations.ready()?;
         let id = self.find(which)?.id.clone();
-        let alone = operations.groups.alone(&id).await.map_err(SubscribeError::from)?;
+        let alone = operations.groups.alone(&id).await?;
         let groups = self.clone();
         let which = which.clone();
         operations
@@ -193,12 +191,12 @@ impl Groups {
         group: &Arc<Group>,
         asker: &dyn Tell,
     ) -> Result<usize, SubscribeError> {
-        let (inner, tenant) = (self.inner(), &group.id.tenant);
+        let tenant = &group.id.tenant;
         let members: Vec<ClientId> = group.state.lock().members.keys().cloned().collect();
         // First: a poll that is woken by the end of its subscription is told why.
         for client in &members {
-            if inner.groups_of(tenant, client).is_some_and(|groups| groups.len() == 1) {
-                inner.clients.evicted(tenant, client, inner.clock.now());
+            if self.core.directory.of_client(tenant, client).is_some_and(|groups| groups.len() == 1) {
+                self.core.directory.clients.evicted(tenant, client, self.core.clock.now());
             }
         }
         self.remove(group, asker).await
@@ -210,18 +208,17 @@ impl Groups {
     /// # Errors
     /// As [`Groups::unsubscribe`].
     pub async fn reject(&self, tenant: &TenantId, client: &ClientId) -> Result<usize, SubscribeError> {
-        let operations = &self.inner().operations;
+        let operations = &self.operations;
         operations.ready()?;
         let alone = operations.clients.alone(&(tenant.clone(), client.clone())).await?;
         let (groups, tenant, client) = (self.clone(), tenant.clone(), client.clone());
         operations
             .own("evict", |asker| async move {
-                let inner = groups.inner();
-                if inner.groups_of(&tenant, &client).is_none() {
+                if groups.core.directory.of_client(&tenant, &client).is_none() {
                     return Ok(0);
                 }
                 // First: a poll that is woken by the end of its subscription is told why.
-                inner.clients.evicted(&tenant, &client, inner.clock.now());
+                groups.core.directory.clients.evicted(&tenant, &client, groups.core.clock.now());
                 let ended = groups.end_all(&tenant, &client, |_| true, false, &asker).await;
                 drop(alone);
                 ended
@@ -230,17 +227,17 @@ impl Groups {
     }
 }
 
-impl Inner {
+impl Groups {
     /// Ends a membership in memory: what the client has goes back at once.
-    fn dismiss(self: &Arc<Self>, group: &Arc<Group>, client: &ClientId) {
-        let tenant = &group.id.tenant;
-        self.clients.left(tenant, client, group);
-        self.left_with_stream(tenant, client, group);
-        let now = self.clock.now();
-        let epoch = self.positions.log().epoch();
+    fn dismiss(&self, group: &Arc<Group>, client: &ClientId) {
+        let (core, tenant) = (&self.core, &group.id.tenant);
+        core.directory.clients.left(tenant, client, group);
+        self.streams.left(tenant, client, group);
+        let now = core.clock.now();
+        let epoch = core.ledger.epoch();
         let mut batch = PositionBatch::new();
         {
-            let mut guard = group.state.lock();
+            let mut guard = core.enter(group, now);
             let state = &mut *guard;
             state.dismiss(tenant, client);
             if state.epoch == Some(epoch) {
@@ -248,34 +245,12 @@ impl Inner {
                 for lane in &mut state.lanes {
                     lane.lane.member_left(member, now, &state.terms, &mut state.windows, &mut batch);
                 }
-                self.commit_later(epoch, batch);
+                core.ledger.commit_later(epoch, batch);
             }
         }
         // A poll that waits is told at once that it has nothing to wait for.
         group.waiters.wake(usize::MAX, |other| other == member_of(tenant, client).0);
-        self.condemn(group);
-        self.after(group);
-    }
-
-    /// Removes the positions of a group that is not there any more, in a task of the process: until it is done, or
-    /// the next start does it.
-    pub(super) fn forget_positions(self: &Arc<Self>, group: &Arc<Group>) {
-        let partitions = group.topic.partitions();
-        let keys: Vec<LaneKey> = partitions.iter().map(|partition| group.lane_key(partition)).collect();
-        let inner = self.clone();
-        self.operations.tasks.spawn("forget positions", async move {
-            let (log, stop) = (inner.positions.log(), inner.operations.tasks.stop());
-            loop {
-                let mut batch = PositionBatch::new();
-                keys.iter().for_each(|key| batch.forget(*key));
-                if log.committed(log.commit(log.epoch(), batch, Durability::Logged)).await.is_ok() {
-                    return;
-                }
-                tokio::select! {
-                    () = stop.wait() => return,
-                    () = tokio::time::sleep(std::time::Duration::from_millis(500)) => {}
-                }
-            }
-        });
+        core.attention.condemn(group);
+        core.after(group);
     }
 }

@@ -4,7 +4,7 @@
 //! the ledger cannot write, nothing changes and the outcome says so. A verb that meets an ack which is on its
 //! way is answered after that one is decided.
 
-pub(crate) mod delivery_id;
+mod dead_lettered;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,12 +13,13 @@ use mesh_frame::{Offset, PartitionId, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::positions::{CommitError, LastError, PositionBatch};
 
+pub(crate) use dead_lettered::DeadLettered;
+
 use crate::{
-    dispatcher::{Inner, LedgerUnavailable, ReliableDispatcher},
-    group::settings::Range,
-    group::{Group, GroupState},
+    group::{Core, Group, GroupState, settings::Range},
+    handout::delivery_id::{DeliveryIds, DeliveryRef},
     lane::Settled,
-    settle::delivery_id::DeliveryRef,
+    ledger::LedgerUnavailable,
 };
 
 /// `delayMs` of a nack.
@@ -80,20 +81,28 @@ enum Verb<'a> {
     Reject { why: &'a LastError },
 }
 
-impl ReliableDispatcher {
+/// Carries out what clients say of deliveries.
+pub(crate) struct Settler {
+    pub(crate) core: Arc<Core>,
+    pub(crate) ids: DeliveryIds,
+    pub(crate) dead_lettered: Arc<DeadLettered>,
+}
+
+impl Settler {
     /// What delivery ids stand for, as far as they are of this tenant. Pure: nothing is read but the ids.
-    pub fn resolve(&self, tenant: &TenantId, ids: &[String]) -> Deliveries {
+    pub(crate) fn resolve(&self, tenant: &TenantId, ids: &[String]) -> Deliveries {
         let resolved = ids.iter().map(|id| {
-            let delivery = self.0.ids.read(id)?;
-            let group = self.0.group(delivery.group).filter(|group| group.id.tenant == *tenant)?;
+            let delivery = self.ids.read(id)?;
+            let group =
+                self.core.directory.group(delivery.group).filter(|group| group.id.tenant == *tenant)?;
             Some((delivery, group))
         });
         Deliveries { resolved: resolved.collect() }
     }
 
     /// The places of deliveries that were handed out to another principal than this.
-    pub fn of_others(&self, deliveries: &Deliveries, principal: Option<&str>) -> Vec<usize> {
-        let tag = self.0.ids.owner_tag(principal);
+    pub(crate) fn of_others(&self, deliveries: &Deliveries, principal: Option<&str>) -> Vec<usize> {
+        let tag = self.ids.owner_tag(principal);
         let is_others = |delivery: &DeliveryRef| delivery.owner != 0 && delivery.owner != tag;
         let of = |known: &Option<(DeliveryRef, _)>| {
             known.as_ref().is_some_and(|(delivery, _)| is_others(delivery))
@@ -109,47 +118,47 @@ impl ReliableDispatcher {
 
     /// Acknowledges deliveries: they are done. Takes any id of a live delivery. One commit a group; answers in
     /// the order of the ids.
-    pub async fn ack(&self, deliveries: &Deliveries) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(deliveries, Verb::Ack).await;
-        self.0.signals.acked.inc_by(settled(&outcomes));
+    pub(crate) async fn ack(&self, deliveries: &Deliveries) -> Vec<SettleOutcome> {
+        let outcomes = self.settle(deliveries, Verb::Ack).await;
+        self.core.signals.acked.inc_by(settled(&outcomes));
         outcomes
     }
 
     /// Gives deliveries back for another attempt, due after `delay`, or after the backoff of their attempt.
     /// The last attempt makes it a dead letter at once, which has the `reason`. Takes the newest id only.
-    pub async fn nack(
+    pub(crate) async fn nack(
         &self,
         deliveries: &Deliveries,
         delay: Option<Duration>,
         reason: Option<&str>,
     ) -> Vec<SettleOutcome> {
         let why = LastError::said(reason, LastError::Nacked);
-        let outcomes = self.0.settle(deliveries, Verb::Nack { delay, why: &why }).await;
-        self.0.signals.nacked.inc_by(settled(&outcomes));
+        let outcomes = self.settle(deliveries, Verb::Nack { delay, why: &why }).await;
+        self.core.signals.nacked.inc_by(settled(&outcomes));
         outcomes
     }
 
     /// Locks deliveries until `by` from now. Takes the newest id only, also after the lock ran out while
     /// nobody else was given the delivery; where the tenant has `backlog` of them in flight already that is too
     /// late.
-    pub async fn extend(
+    pub(crate) async fn extend(
         &self,
         deliveries: &Deliveries,
         by: Duration,
         backlog: Option<u64>,
     ) -> Vec<SettleOutcome> {
-        let outcomes = self.0.settle(deliveries, Verb::Extend { by, backlog }).await;
-        self.0.signals.extended.inc_by(settled(&outcomes));
+        let outcomes = self.settle(deliveries, Verb::Extend { by, backlog }).await;
+        self.core.signals.extended.inc_by(settled(&outcomes));
         outcomes
     }
 
     /// Makes deliveries dead letters now, with the `reason`. Takes any id of a live delivery. Answers once the dead letters are
     /// stored; where that takes more than five seconds the outcome is `Unavailable`, and it is done later. Of an
     /// event that the log has dropped there can be none: the delivery ends, and the outcome is `Unknown`.
-    pub async fn reject(&self, deliveries: &Deliveries, reason: Option<&str>) -> Vec<SettleOutcome> {
+    pub(crate) async fn reject(&self, deliveries: &Deliveries, reason: Option<&str>) -> Vec<SettleOutcome> {
         let why = LastError::said(reason, LastError::Rejected);
-        let outcomes = self.0.settle(deliveries, Verb::Reject { why: &why }).await;
-        self.0.signals.rejected.inc_by(settled(&outcomes));
+        let outcomes = self.settle(deliveries, Verb::Reject { why: &why }).await;
+        self.core.signals.rejected.inc_by(settled(&outcomes));
         outcomes
     }
 }
@@ -174,8 +183,8 @@ struct Done {
     parked: bool,
 }
 
-impl Inner {
-    async fn settle(self: &Arc<Self>, deliveries: &Deliveries, verb: Verb<'_>) -> Vec<SettleOutcome> {
+impl Settler {
+    async fn settle(&self, deliveries: &Deliveries, verb: Verb<'_>) -> Vec<SettleOutcome> {
         let mut outcomes = vec![SettleOutcome::Unknown; deliveries.resolved.len()];
         let mut by_group: HashMap<u64, OfGroup<'_>> = HashMap::new();
         for (place, known) in deliveries.resolved.iter().enumerate() {
@@ -215,50 +224,51 @@ impl Inner {
         }
         drop(settling);
         if matches!(verb, Verb::Reject { .. }) && !rejected.is_empty() {
-            self.await_burials(&rejected, &mut outcomes).await;
+            let not_stored = self.dead_lettered.wait_for(&self.core, &rejected).await;
+            not_stored.gone.into_iter().for_each(|place| outcomes[place] = SettleOutcome::Unknown);
+            let full = self.core.ledger.suspension() == Some(CommitError::Full);
+            let unavailable = SettleOutcome::Unavailable { full };
+            not_stored.waiting.into_iter().for_each(|place| outcomes[place] = unavailable);
         }
         outcomes
     }
 
     async fn settle_in(
-        self: &Arc<Self>,
+        &self,
         group: &Arc<Group>,
         deliveries: &[(usize, DeliveryRef)],
         verb: Verb<'_>,
     ) -> Result<Vec<bool>, LedgerUnavailable> {
+        let core = &self.core;
         loop {
             if group.is_closed() {
-                return match self.group(group.number) {
+                return match core.directory.group(group.number) {
                     // It is being sought: in a moment it is known which of its ids still count.
                     Some(there) if Arc::ptr_eq(&there, group) => Err(CommitError::Suspended.into()),
                     _ => Ok(vec![false; deliveries.len()]),
                 };
             }
-            self.ensure_lanes(group).await?;
+            core.ensure_lanes(group).await?;
             let mut batch = PositionBatch::new();
             let (settled, commit) = {
-                let mut guard = group.state.lock();
+                let mut guard = core.enter(group, core.clock.now());
                 let state = &mut *guard;
-                let epoch = self.positions.log().epoch();
-                if state.epoch != Some(epoch) {
+                if state.epoch != Some(core.ledger.epoch()) {
                     continue;
                 }
-                let done = self.stage(group, state, deliveries, verb, &mut batch);
-                if batch.is_empty() && !done.parked {
-                    return Ok(done.settled);
+                let Done { settled, ends, condemned, parked } =
+                    self.stage(group, state, deliveries, verb, &mut batch);
+                if batch.is_empty() && !parked {
+                    return Ok(settled);
                 }
-                let guard = Confirm {
-                    dispatcher: self.clone(),
-                    group: group.clone(),
-                    epoch,
-                    ends: done.ends,
-                    condemned: done.condemned,
-                };
-                let answer = self.positions.log().commit(epoch, batch, Durability::Logged);
-                (done.settled, Committing { answer, guard })
+                let commit = core.commit(group, state, batch, Durability::Logged, |staged| {
+                    staged.ends = ends;
+                    staged.condemned = condemned;
+                });
+                (settled, commit)
             };
-            commit.confirmed().await?;
-            self.after(group);
+            commit.done().await?;
+            core.after(group);
             return Ok(settled);
         }
     }
@@ -272,7 +282,7 @@ impl Inner {
         verb: Verb<'_>,
         batch: &mut PositionBatch,
     ) -> Done {
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         let mut done = Done { settled: vec![false; deliveries.len()], ..Done::default() };
         // What is locked again counts again, from here on.
         let (mut reserved, mut reserved_of) = (0, None);
@@ -310,79 +320,5 @@ impl Inner {
         }
         group.end_reservation(state, reserved, reserved_of);
         done
-    }
-}
-
-/// A commit that is under way. It is confirmed to the lanes also when whoever waited has gone.
-pub(crate) struct Committing {
-    pub(crate) answer: mesh_state::positions::Commit,
-    pub(crate) guard: Confirm,
-}
-
-impl Committing {
-    /// Waits for the commit and confirms it.
-    pub(crate) async fn confirmed(self) -> Result<(), CommitError> {
-        let Self { answer, guard } = self;
-        let mut waiting = Waiting { answer: Some(answer), guard: Some(guard) };
-        let answer = waiting.answer.as_mut().expect("it was just put there");
-        let result = answer.await.unwrap_or(Err(CommitError::Closed));
-        waiting.answer = None;
-        if let Some(guard) = waiting.guard.take()
-            && result.is_ok()
-        {
-            guard.confirm();
-        }
-        result
-    }
-}
-
-/// What a commit ends and leaves to the undertaker.
-pub(crate) struct Confirm {
-    pub(crate) dispatcher: Arc<Inner>,
-    pub(crate) group: Arc<Group>,
-    pub(crate) epoch: mesh_state::positions::LedgerEpoch,
-    pub(crate) ends: Vec<(PartitionId, Offset)>,
-    /// Whether something waits for its dead letter with it.
-    pub(crate) condemned: bool,
-}
-
-impl Confirm {
-    fn confirm(&self) {
-        if self.condemned {
-            self.dispatcher.condemn(&self.group);
-        }
-        let now = self.dispatcher.clock.now();
-        let mut guard = self.group.state.lock();
-        let state = &mut *guard;
-        if state.epoch != Some(self.epoch) {
-            return;
-        }
-        for (partition, offset) in &self.ends {
-            if let Some(lane) = state.lanes.iter_mut().find(|lane| lane.partition.id() == *partition) {
-                lane.lane.ended(&[*offset], &mut state.windows, now);
-            }
-        }
-    }
-}
-
-struct Waiting {
-    answer: Option<mesh_state::positions::Commit>,
-    guard: Option<Confirm>,
-}
-
-impl Drop for Waiting {
-    /// The request was dropped: a task of the process sees the commit through.
-    fn drop(&mut self) {
-        let (Some(answer), Some(guard)) = (self.answer.take(), self.guard.take()) else { return };
-        // Without a runtime the process is ending, and what it has in memory ends with it.
-        if tokio::runtime::Handle::try_current().is_ok() {
-            let tasks = guard.dispatcher.operations.tasks.clone();
-            tasks.spawn("confirm", async move {
-                if answer.await == Ok(Ok(())) {
-                    guard.confirm();
-                    guard.dispatcher.after(&guard.group);
-                }
-            });
-        }
     }
 }

@@ -8,9 +8,8 @@ use mesh_state::shared::GroupId;
 use mesh_storage::{Cached, Partition};
 
 use crate::{
-    Groups, Settings,
-    dispatcher::Inner,
-    group::{Group, PartitionLane, member_of},
+    group::{Core, Group, PartitionLane, member_of, settings::Settings},
+    operations::Groups,
 };
 
 /// A group as an operator sees it.
@@ -76,8 +75,8 @@ impl Groups {
     /// # Errors
     /// When the log cannot be read.
     pub async fn views(&self, topic: Option<&TopicName>) -> Result<Vec<GroupView>, BackendError> {
-        let inner = self.inner();
-        let mut groups = inner.all_groups();
+        let core = &self.core;
+        let mut groups = core.directory.all();
         groups.retain(|group| topic.is_none_or(|topic| group.id.topic == *topic));
         groups.sort_by(|one, other| one.id.cmp(&other.id));
         let mut views = Vec::with_capacity(groups.len());
@@ -87,7 +86,7 @@ impl Groups {
                 if lane.lag > 0
                     && let Some(partition) = group.topic.partition(lane.partition)
                 {
-                    lane.oldest_ms = inner.accepted_at(&partition, lane.floor).await?;
+                    lane.oldest_ms = accepted_at(core, &partition, lane.floor).await?;
                 }
             }
             views.push(view);
@@ -131,26 +130,24 @@ fn view_of(group: &Group) -> GroupView {
     }
 }
 
-impl Inner {
-    /// When the first record at or after `from` was accepted; `None` when there is none.
-    async fn accepted_at(
-        &self,
-        partition: &Arc<Partition>,
-        mut from: Offset,
-    ) -> Result<Option<u64>, BackendError> {
-        // A gap, a trim and a cold read are a step each; somebody who trims meanwhile does not hold this up.
-        for _ in 0..8 {
-            let mut found = Vec::with_capacity(1);
-            match partition.cached(from, 1, &mut found) {
-                Cached::Cold => self.storage.warm(partition, from).await?,
-                Cached::GoneTo(start) => from = start,
-                Cached::UpTo(to) => match found.first() {
-                    Some(record) => return Ok(Some(record.record().accepted_at_ms)),
-                    None if to > from && to < partition.end() => from = to,
-                    None => return Ok(None),
-                },
-            }
+/// When the first record at or after `from` was accepted; `None` when there is none.
+async fn accepted_at(
+    core: &Core,
+    partition: &Arc<Partition>,
+    mut from: Offset,
+) -> Result<Option<u64>, BackendError> {
+    // A gap, a trim and a cold read are a step each; somebody who trims meanwhile does not hold this up.
+    for _ in 0..8 {
+        let mut found = Vec::with_capacity(1);
+        match partition.cached(from, 1, &mut found) {
+            Cached::Cold => core.storage.warm(partition, from).await?,
+            Cached::GoneTo(start) => from = start,
+            Cached::UpTo(to) => match found.first() {
+                Some(record) => return Ok(Some(record.record().accepted_at_ms)),
+                None if to > from && to < partition.end() => from = to,
+                None => return Ok(None),
+            },
         }
-        Ok(None)
     }
+    Ok(None)
 }

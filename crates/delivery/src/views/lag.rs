@@ -18,21 +18,20 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use crate::{ReliableDispatcher, dispatcher::Inner, views::groups::lag};
+use super::groups::lag;
+use crate::group::Core;
 
 /// Series of each kind at most.
 const MOST: usize = 1_000;
 /// What stands for the topics beyond that.
 const OTHERS: &str = "(others)";
 
-impl ReliableDispatcher {
-    /// Shows the lag of groups among the metrics.
-    pub fn show_lag(&self, signals: &Signals) {
-        signals.collector(Box::new(Lag(Arc::downgrade(&self.0))));
-    }
+/// Shows the lag of groups among the metrics.
+pub(crate) fn show(core: &Arc<Core>, signals: &Signals) {
+    signals.collector(Box::new(Lag(Arc::downgrade(core))));
 }
 
-struct Lag(Weak<Inner>);
+struct Lag(Weak<Core>);
 
 impl fmt::Debug for Lag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,33 +46,31 @@ struct Seen {
     rest: BTreeMap<TopicName, u64>,
 }
 
-impl Inner {
-    fn lags(&self, most: usize) -> Seen {
-        let mut groups = self.all_groups();
-        groups.sort_by(|one, other| one.id.cmp(&other.id));
-        let mut seen = Seen::default();
-        for group in groups {
-            let behind: u64 = group.state.lock().lanes.iter().map(lag).sum();
-            let id = &group.id;
-            if id.kind == GroupKind::LoadBalance && seen.groups.len() < most {
-                let labels = vec![
-                    ("tenant", id.tenant.to_string()),
-                    ("topic", id.topic.to_string()),
-                    ("group", id.name.to_string()),
-                ];
-                seen.groups.push((labels, behind));
-            } else {
-                *seen.rest.entry(id.topic.clone()).or_default() += behind;
-            }
+fn lags(core: &Core, most: usize) -> Seen {
+    let mut groups = core.directory.all();
+    groups.sort_by(|one, other| one.id.cmp(&other.id));
+    let mut seen = Seen::default();
+    for group in groups {
+        let behind: u64 = group.state.lock().lanes.iter().map(lag).sum();
+        let id = &group.id;
+        if id.kind == GroupKind::LoadBalance && seen.groups.len() < most {
+            let labels = vec![
+                ("tenant", id.tenant.to_string()),
+                ("topic", id.topic.to_string()),
+                ("group", id.name.to_string()),
+            ];
+            seen.groups.push((labels, behind));
+        } else {
+            *seen.rest.entry(id.topic.clone()).or_default() += behind;
         }
-        seen
     }
+    seen
 }
 
 impl Collector for Lag {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(inner) = self.0.upgrade() else { return Ok(()) };
-        let seen = inner.lags(MOST);
+        let Some(core) = self.0.upgrade() else { return Ok(()) };
+        let seen = lags(&core, MOST);
         let help = "Events that a shared group has not done";
         let mut family = encoder.encode_descriptor("group_lag", help, None, MetricType::Gauge)?;
         for (labels, behind) in &seen.groups {

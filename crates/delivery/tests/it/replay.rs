@@ -293,7 +293,7 @@ async fn a_letter_of_a_later_death_is_not_taken_for_one_that_was_replayed() {
 /// A delivery that is condemned and has a row, as a process leaves it that dies after the row is written and before
 /// the delivery has ended. Nobody buries yet.
 async fn half_buried() -> Rig {
-    let rig = Rig::without_undertaker(20_000, 1_000_000, 1).await;
+    let rig = Rig::without_dead_letter_writer(20_000, 1_000_000, 1).await;
     rig.subscribe("c", Mode::LoadBalance, once()).await;
     rig.publish_ids(0..1).await;
     assert_eq!(rig.poll("c", 1, 2_000).await.len(), 1);
@@ -339,12 +339,12 @@ fn shared() -> GroupSelector {
 async fn a_row_whose_delivery_has_not_ended_waits_for_that() {
     let rig = half_buried().await;
     let handle = rig.dispatcher.letters();
-    let (which, undertaker) = (all(), async {
+    let (which, writer) = (all(), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(letters(&rig).await, 1, "the replay waits");
-        rig.start_undertaker();
+        rig.start_dead_letter_writer();
     });
-    let (done, ()) = tokio::join!(handle.replay(&which, 10), undertaker);
+    let (done, ()) = tokio::join!(handle.replay(&which, 10), writer);
     assert_eq!(done.expect("replayed"), replayed(1));
     rig.until("nothing is condemned", || rig.dispatcher.pending_count() == 0).await;
     assert_eq!((letters(&rig).await, receive(&rig, "c", 1).await.len()), (0, 1));
@@ -364,7 +364,7 @@ async fn a_replay_within_a_seek_waits_for_what_the_seek_carries_over() {
     };
     let buried = async {
         tokio::time::sleep(Duration::from_millis(600)).await;
-        rig.start_undertaker();
+        rig.start_dead_letter_writer();
     };
     let (_, done, ()) = tokio::join!(rig.groups.seek(&selector, &nowhere, false), replay, buried);
     let first = done.expect("replayed").replayed;

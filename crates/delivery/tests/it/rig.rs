@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use mesh_base::{Clock, Signals, Tasks};
 use mesh_delivery::{
-    Answer, AskedSettings, Delivery, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups,
-    Mode, Receiver, Recovered, ReliableDispatcher, StartAt, Subscribe, SubscribeError, Subscribed,
+    Answer, AskedSettings, Delivery, DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations,
+    GroupStores, Groups, Mode, Receiver, Recovered, ReliableDispatcher, StartAt, Subscribe, SubscribeError,
+    Subscribed,
 };
 use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
 use mesh_meta::{MetaStore, faulty::FaultyMeta, memory::MemoryMeta};
@@ -87,13 +88,13 @@ impl Rig {
     }
 
     pub(crate) async fn with_total(outstanding: usize, outstanding_total: usize, partitions: u32) -> Self {
-        let rig = Self::without_undertaker(outstanding, outstanding_total, partitions).await;
-        rig.start_undertaker();
+        let rig = Self::without_dead_letter_writer(outstanding, outstanding_total, partitions).await;
+        rig.start_dead_letter_writer();
         rig
     }
 
-    /// Where what is condemned stays so until [`Rig::start_undertaker`].
-    pub(crate) async fn without_undertaker(
+    /// Where what is condemned stays so until [`Rig::start_dead_letter_writer`].
+    pub(crate) async fn without_dead_letter_writer(
         outstanding: usize,
         outstanding_total: usize,
         partitions: u32,
@@ -151,7 +152,7 @@ impl Rig {
             storage: storage.clone(),
             positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll),
-            topology: DeliveryTopology::LocalStickyPull,
+            polled: DeliveryTopology::LocalStickyPull.polled(),
             instance,
             delivery_id_key: identity.delivery_id_key,
             epoch: identity.epoch,
@@ -159,10 +160,10 @@ impl Rig {
             signals: delivery.clone(),
             stream_tasks: tasks.clone(),
         });
-        let groups = Groups::new(dispatcher.clone(), subscriptions, identities, true);
+        let groups = dispatcher.groups(GroupStores { subscriptions, identities, auto_create: true });
         *listener.lock() = Some(dispatcher.clone());
         tasks.spawn("ticker", dispatcher.clone().tick(tasks.stop()));
-        tasks.spawn("waker", dispatcher.clone().wake_marked(tasks.stop()));
+        tasks.spawn("waker", dispatcher.clone().attend(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         Self {
             clock,
@@ -179,9 +180,9 @@ impl Rig {
         }
     }
 
-    pub(crate) fn start_undertaker(&self) {
-        let undertaker = self.dispatcher.clone().bury_the_condemned(self.tasks.stop());
-        self.tasks.spawn("undertaker", undertaker);
+    pub(crate) fn start_dead_letter_writer(&self) {
+        let writer = self.dispatcher.clone().write_dead_letters(self.tasks.stop());
+        self.tasks.spawn("dead letters", writer);
     }
 
     /// The ledger of dead letters beside the dispatcher.
@@ -192,7 +193,7 @@ impl Rig {
         MetaBackedDeadLetterStore::new(&store, &writer, DeadLetterKeys::OneForAll)
     }
 
-    /// Writes the row of a dead letter as the undertaker does.
+    /// Writes the row of a dead letter as the writer does.
     pub(crate) async fn record_dead(&self, row: DeadLetter) {
         self.ledger().record(row).await.expect("recorded");
     }
@@ -219,7 +220,7 @@ impl Rig {
         between(&meta);
         let rig = Self::over(Lasting { clock, storage, log, meta, limits, listener, folder }).await;
         let recovered = rig.groups.recover().await.expect("recovered");
-        rig.start_undertaker();
+        rig.start_dead_letter_writer();
         (rig, recovered)
     }
 

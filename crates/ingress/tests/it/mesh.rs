@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use mesh_base::{Clock, Signals, Stop, Tasks};
 use mesh_delivery::{
-    DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, Groups, ReliableDispatcher,
+    DeliveryLimits, DeliverySignals, DeliveryTopology, Foundations, GroupStores, Groups, ReliableDispatcher,
 };
 use mesh_frame::{InstanceId, TenantId};
 use mesh_gate::SecurityGate;
@@ -92,7 +92,7 @@ impl Mesh {
             storage: storage.clone(),
             positions: Arc::new(positions),
             dead_letters: MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll),
-            topology: DeliveryTopology::LocalStickyPull,
+            polled: DeliveryTopology::LocalStickyPull.polled(),
             instance,
             delivery_id_key: identity.delivery_id_key,
             epoch: identity.epoch,
@@ -109,7 +109,11 @@ impl Mesh {
         });
         let told = dispatcher.clone();
         announcements.listen(Box::new(move |topic, count| told.appended(topic, count)));
-        let groups = Groups::new(dispatcher.clone(), Arc::new(subscriptions), identities, wanted.auto_create);
+        let groups = dispatcher.groups(GroupStores {
+            subscriptions: Arc::new(subscriptions),
+            identities,
+            auto_create: wanted.auto_create,
+        });
         groups.recover().await.expect("nothing to bring back");
 
         let tenant = TenantId::new("default").expect("legal");
@@ -131,9 +135,9 @@ impl Mesh {
         let edge = HttpEdge::new(intake, wanted.edge, readiness.clone(), stop.clone());
         let server = HttpServer::bind(wanted.server).expect("a free port");
         let address = server.local_addr();
-        tasks.spawn("undertaker", dispatcher.clone().bury_the_condemned(tasks.stop()));
+        tasks.spawn("dead letters", dispatcher.clone().write_dead_letters(tasks.stop()));
         tasks.spawn("tick", dispatcher.clone().tick(tasks.stop()));
-        tasks.spawn("waker", dispatcher.clone().wake_marked(tasks.stop()));
+        tasks.spawn("waker", dispatcher.clone().attend(tasks.stop()));
         tasks.spawn("progress", dispatcher.clone().keep_progress(tasks.stop()));
         let serving =
             server.serve(Traffic::new(edge), clock, HttpServerSignals::new("http", &signals), stop.clone());

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use mesh_admin::{AdminState, Health, HealthReport, PublishCounters, RateLimits};
 use mesh_base::{Chance, Clock, Signals, Stop, Tasks};
-use mesh_delivery::{DeliveryLimits, DeliverySignals, Foundations, Groups, ReliableDispatcher};
+use mesh_delivery::{DeliveryLimits, DeliverySignals, Foundations, GroupStores, Groups, ReliableDispatcher};
 use mesh_frame::Limits;
 use mesh_gate::FileAuditSink;
 use mesh_ingress::{
@@ -166,7 +166,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         storage: storage.clone(),
         positions: positions.clone(),
         dead_letters,
-        topology,
+        polled: topology.polled(),
         instance,
         delivery_id_key: identity.delivery_id_key,
         epoch: identity.epoch,
@@ -182,8 +182,11 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         stream_tasks: stream_tasks.clone(),
     });
     dispatcher.show_lag(&signals);
-    let groups =
-        Groups::new(dispatcher.clone(), subscriptions.clone(), identities, settings.topics.auto_create);
+    let groups = dispatcher.groups(GroupStores {
+        subscriptions: subscriptions.clone(),
+        identities,
+        auto_create: settings.topics.auto_create,
+    });
     tracing::info!("delivery topology={}", topology.as_str());
 
     let intake_signals = IntakeSignals::new(&signals);

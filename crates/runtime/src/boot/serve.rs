@@ -43,9 +43,9 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     built.sessions.follow(&delivery_tasks);
     let stop = delivery_tasks.stop();
     delivery_tasks.spawn("ticker", built.dispatcher.clone().tick(stop.clone()));
-    delivery_tasks.spawn("waker", built.dispatcher.clone().wake_marked(stop.clone()));
+    delivery_tasks.spawn("attendant", built.dispatcher.clone().attend(stop.clone()));
     delivery_tasks.spawn("progress", built.dispatcher.clone().keep_progress(stop.clone()));
-    delivery_tasks.spawn("undertaker", built.dispatcher.clone().bury_the_condemned(stop.clone()));
+    delivery_tasks.spawn("dead letters", built.dispatcher.clone().write_dead_letters(stop.clone()));
     delivery_tasks.spawn("health", built.health.clone().keep_looking(clock, stop.clone()));
     let every = settings.storage.retention_interval;
     delivery_tasks.spawn("retention", built.dispatcher.clone().retain(every, stop.clone()));

@@ -18,9 +18,12 @@ use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 use mesh_base::{BackendError, BackendErrorKind, Counter, Gauge, Signals, Tasks};
 use mesh_rocks::{Batch, Durability, Healed, LocalDb};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
-use super::{PositionBatch, keys::PROBE};
+use super::{
+    PositionBatch,
+    commit::{Commit, CommitError, Decider},
+    keys::PROBE,
+};
 
 /// How often a suspended log tries whether it can write.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
@@ -31,29 +34,11 @@ const GATHER: usize = 1_024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LedgerEpoch(pub u64);
 
-/// Why a commit did not happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommitError {
-    /// The log cannot write now, or could not since the view was read. Nothing of the batch is effective;
-    /// read the database again once [`PositionLog::is_open`].
-    #[error("the ledger is suspended")]
-    Suspended,
-    /// The same, because the disk is full.
-    #[error("the ledger is suspended: no space is left on the disk")]
-    Full,
-    /// The log was closed.
-    #[error("the ledger is closed")]
-    Closed,
-}
-
-/// The answer to a commit.
-pub type Commit = oneshot::Receiver<Result<(), CommitError>>;
-
 struct Job {
     epoch: LedgerEpoch,
     batch: PositionBatch,
     durability: Durability,
-    done: oneshot::Sender<Result<(), CommitError>>,
+    done: Decider,
 }
 
 struct Shared {
@@ -122,9 +107,9 @@ impl PositionLog {
     /// an empty batch is a barrier. With [`Durability::Logged`] it is answered once it is in the
     /// write-ahead log, with [`Durability::Synced`] once it is on the disk.
     pub fn commit(&self, epoch: LedgerEpoch, batch: PositionBatch, durability: Durability) -> Commit {
-        let (done, answer) = oneshot::channel();
+        let (done, answer) = Decider::new();
         if let Err(refused) = self.sender.send(Job { epoch, batch, durability, done }) {
-            answer_to(refused.0.done, Err(CommitError::Closed));
+            refused.0.done.decide(Err(CommitError::Closed));
         }
         answer
     }
@@ -134,13 +119,13 @@ impl PositionLog {
     /// # Errors
     /// See [`CommitError`].
     pub async fn committed(&self, commit: Commit) -> Result<(), CommitError> {
-        commit.await.unwrap_or(Err(CommitError::Closed))
+        commit.await
     }
 
     /// Carries out what waits and ends the thread. Blocks. Later commits fail.
     pub(super) fn close(&self) {
         let Some(stop) = self.jobs.lock().take() else { return };
-        let (done, _) = oneshot::channel();
+        let (done, _) = Decider::new();
         let last = Job {
             epoch: LedgerEpoch(u64::MAX),
             batch: PositionBatch::new(),
@@ -182,7 +167,7 @@ fn run(db: &LocalDb, shared: &Shared, jobs: &Receiver<Job>) {
         write(db, shared, gathered);
         if let Some(closing) = closing {
             for (place, job) in closing.into_iter().enumerate() {
-                answer_to(job.done, if place == 0 { Ok(()) } else { Err(CommitError::Closed) });
+                job.done.decide(if place == 0 { Ok(()) } else { Err(CommitError::Closed) });
             }
             return;
         }
@@ -195,7 +180,7 @@ fn write(db: &LocalDb, shared: &Shared, jobs: Vec<Job>) {
     let (good, stale): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| open && job.epoch == epoch);
     let reason = if shared.full.load(Ordering::Acquire) { CommitError::Full } else { CommitError::Suspended };
     for job in stale {
-        answer_to(job.done, Err(reason));
+        job.done.decide(Err(reason));
     }
     let mut batch = Batch::new();
     let mut durability = Durability::Logged;
@@ -208,17 +193,11 @@ fn write(db: &LocalDb, shared: &Shared, jobs: Vec<Job>) {
     let result = if batch.is_empty() { Ok(()) } else { db.write(&batch, durability) };
     let answer = result.map_err(|error| suspend(shared, &error));
     for job in good {
-        answer_to(job.done, answer);
+        job.done.decide(answer);
     }
 }
 
 /// Whoever asked may have gone: the change is made all the same, and a view in memory is told by the epoch.
-fn answer_to(done: oneshot::Sender<Result<(), CommitError>>, answer: Result<(), CommitError>) {
-    if done.send(answer).is_err() {
-        tracing::trace!("nobody waited for a commit");
-    }
-}
-
 fn suspend(shared: &Shared, error: &BackendError) -> CommitError {
     let full = error.kind() == BackendErrorKind::Full;
     shared.full.store(full, Ordering::Release);

@@ -7,6 +7,7 @@
 //! last second. A failed commit **suspends** the log: everything queued fails, and whoever keeps a view in
 //! memory reads it again once a probe write has opened the log.
 
+mod commit;
 mod database;
 mod keys;
 mod last_error;
@@ -14,10 +15,11 @@ mod log;
 mod row;
 mod stores;
 
+pub use commit::{Commit, CommitError, Decision};
 pub use database::{OldIdentity, Positions, PositionsSettings};
 pub use keys::LaneKey;
 pub use last_error::LastError;
-pub use log::{Commit, CommitError, LedgerEpoch, PositionLog};
+pub use log::{LedgerEpoch, PositionLog};
 pub use row::{EndReason, Row, RowState};
 pub use stores::{
     Cursor, DeliveryStateStore, OffsetStore, PositionBatch, RocksDbDeliveryStateStore, RocksDbOffsetStore,

@@ -64,7 +64,6 @@ fn only_its_module_and_the_composition_root_name_the_topology() -> Result<()> {
         // The type, its export, and the one reader that asks it.
         "delivery/src/topology.rs",
         "delivery/src/lib.rs",
-        "delivery/src/dispatcher.rs",
     ];
     // Its key, and what is built of it.
     let composition_root = ["runtime/src/config", "runtime/src/boot"];

@@ -1,4 +1,5 @@
-//! Who fills the mailboxes of a topic: which groups are due, and that each is served by one at a time.
+//! The streams of a group's members, and who fills their mailboxes: which groups of a topic are due, and that each is
+//! served by one at a time.
 
 use std::{
     collections::BTreeMap,
@@ -9,11 +10,36 @@ use std::{
 };
 
 use mesh_base::{Stop, UnixMillis};
+use mesh_frame::{ClientId, PartitionId, TenantId};
+use mesh_push::Mailbox;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Parcel, Stream};
-use crate::lane::Member;
+use super::receiver::Receiver;
+use crate::lane::{HandOut, Member};
+
+/// A delivery on its way to a stream.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    /// The number of its group, and its generation.
+    pub(crate) group: (u64, u32),
+    pub(crate) partition: PartitionId,
+    pub(crate) hand_out: HandOut,
+    /// It was done when it was handed out: nothing can be given back.
+    pub(crate) auto: bool,
+}
+
+/// An open stream as its groups know it.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) tenant: TenantId,
+    pub(crate) client: ClientId,
+    pub(crate) member: Member,
+    pub(crate) receiver: Receiver,
+    /// What marks the ids.
+    pub(crate) owner: u32,
+    pub(crate) mailbox: Mailbox<Parcel>,
+}
 
 /// The groups of a topic that are to be looked at.
 #[derive(Debug, Default)]
@@ -146,7 +172,7 @@ impl GroupStreams {
     /// Takes out of the mailboxes what lies there with its lock run out.
     pub(crate) fn take_late(&self, now: UnixMillis) -> Vec<Parcel> {
         let is_late = |parcel: &Parcel| {
-            parcel.group.number == self.group && !parcel.auto && parcel.hand_out.locked_until <= now
+            parcel.group.0 == self.group && !parcel.auto && parcel.hand_out.locked_until <= now
         };
         self.open.values().flat_map(|stream| stream.mailbox.remove_if(is_late)).collect()
     }

@@ -9,7 +9,7 @@ use mesh_base::UnixMillis;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::group::Group;
+use super::Group;
 
 /// Points in time with the group that has something to do then.
 #[derive(Debug, Default)]

@@ -12,19 +12,24 @@ use futures_util::{
     stream::{FuturesUnordered, StreamExt},
 };
 use mesh_base::Stop;
-use mesh_frame::{Offset, PartitionId};
+use mesh_frame::Offset;
 use mesh_push::{Overflow, Room};
 use mesh_rocks::Durability;
-use mesh_state::positions::{Commit, LedgerEpoch, PositionBatch};
+use mesh_state::positions::{LedgerEpoch, PositionBatch};
 use mesh_storage::Partition;
 
-use super::{Fan, Parcel, Stream};
+use super::{
+    hand_outs::{HandOuts, Handing, TakenByLane},
+    poll::HELD,
+    take::{Looking, take},
+};
 use crate::{
-    dispatcher::{Inner, LedgerUnavailable},
-    group::Group,
-    handout::poll::{Cancelled, HELD},
-    handout::take::Looking,
-    lane::{AckMode, Demand, LOOK, Member, Taken, delivery_bytes},
+    group::{
+        Committing, Group,
+        streams::{Fan, Parcel, Stream},
+    },
+    lane::{AckMode, Demand, LOOK, Member, delivery_bytes},
+    ledger::LedgerUnavailable,
 };
 
 /// How long a group is left alone whose ledger or log cannot be used now.
@@ -65,10 +70,10 @@ enum Look {
 
 struct TookForStreams {
     epoch: LedgerEpoch,
-    taken: Vec<(PartitionId, Taken)>,
+    taken: Arc<TakenByLane>,
     /// For whom, beside each of them.
     to: Vec<Arc<Stream>>,
-    commit: Option<Commit>,
+    commit: Option<Committing>,
     cold: Option<(Arc<Partition>, Offset)>,
     more: bool,
 }
@@ -88,7 +93,7 @@ struct Mail {
     parcels: Vec<(usize, Parcel)>,
 }
 
-impl Inner {
+impl HandOuts {
     /// Serves a topic's groups until none of them has a stream any more, or everything stops.
     pub(crate) async fn fan_out(self: Arc<Self>, fan: Arc<Fan>, stop: Stop) {
         let mut serving = FuturesUnordered::new();
@@ -117,7 +122,7 @@ impl Inner {
 
     /// Serves a group until there is nothing for its streams.
     async fn serve(self: &Arc<Self>, number: u64) {
-        let Some(group) = self.group(number) else { return };
+        let Some(group) = self.core.directory.group(number) else { return };
         let seat = group.state.lock().streams.seat();
         seat.start();
         let mut last = Served::Something;
@@ -161,7 +166,7 @@ impl Inner {
         if group.is_closed() || group.state.lock().streams.is_empty() {
             return Ok(Served::Nothing);
         }
-        self.ensure_lanes(group).await?;
+        self.core.ensure_lanes(group).await?;
         let took = match self.look_for_streams(group) {
             Look::Stale => return Ok(Served::Something),
             Look::Nothing => return Ok(Served::Nothing),
@@ -173,10 +178,10 @@ impl Inner {
         let left_to: Vec<Member> = taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
         let Given { count, is_all } = self.deliver(group, epoch, taken, to, commit).await?;
         if changed {
-            self.after(group);
+            self.core.after(group);
         }
         if let Some((partition, offset)) = cold {
-            self.storage.warm(&partition, offset).await?;
+            self.core.storage.warm(&partition, offset).await?;
             return Ok(Served::Something);
         }
         if count > 0 || more {
@@ -197,16 +202,17 @@ impl Inner {
     }
 
     /// Takes for every stream with room, and hands the batch in before it lets go.
-    fn look_for_streams(&self, group: &Arc<Group>) -> Look {
-        let now = self.clock.now();
-        let mut guard = group.state.lock();
+    fn look_for_streams(self: &Arc<Self>, group: &Arc<Group>) -> Look {
+        let core = &self.core;
+        let now = core.clock.now();
+        let mut guard = core.enter(group, now);
         let state = &mut *guard;
-        let epoch = self.positions.log().epoch();
+        let epoch = core.ledger.epoch();
         if state.epoch != Some(epoch) {
             return Look::Stale;
         }
         let mut batch = PositionBatch::new();
-        self.signals.returned.inc_by(state.advance(now, &mut batch));
+        core.signals.returned.inc_by(state.advance(now, &mut batch));
         let mut ready: Vec<(Arc<Stream>, Room, usize)> = Vec::new();
         let mut limit = None;
         for stream in state.streams.all() {
@@ -221,7 +227,7 @@ impl Inner {
             }
         }
         if ready.is_empty() {
-            self.commit_later(epoch, batch);
+            core.ledger.commit_later(epoch, batch);
             return Look::Nothing;
         }
         // What is done when it is handed out is never in flight.
@@ -230,7 +236,7 @@ impl Inner {
         let reserved = group.reserve_backlog(wanted, limit);
         if reserved == 0 {
             let held = state.has_work();
-            self.commit_later(epoch, batch);
+            core.ledger.commit_later(epoch, batch);
             return if held { Look::Held } else { Look::Nothing };
         }
         // Every take has a turn too: one more, so that another stream is first each time.
@@ -238,14 +244,7 @@ impl Inner {
         let first = state.turn % ready.len();
         ready.rotate_left(first);
         let share = state.available().div_ceil(ready.len() + group.waiters.len()).max(1);
-        let mut took = TookForStreams {
-            epoch,
-            taken: Vec::new(),
-            to: Vec::new(),
-            commit: None,
-            cold: None,
-            more: false,
-        };
+        let (mut taken, mut to, mut cold, mut more) = (TakenByLane::new(), Vec::new(), None, false);
         let mut looking = Looking::new(now, state, group, &mut batch);
         let mut left = reserved;
         for (stream, room, credit) in ready {
@@ -257,40 +256,39 @@ impl Inner {
                 work: LOOK,
                 by_stream: true,
             };
-            let its = self.take(&mut looking, demand);
+            let its = take(core, &mut looking, demand);
             left -= its.taken.iter().map(|(_, taken)| taken.hand_outs.len()).sum::<usize>();
-            took.to.extend(its.taken.iter().map(|_| stream.clone()));
-            took.taken.extend(its.taken);
-            took.cold = took.cold.or(its.cold);
-            took.more |= its.more;
+            to.extend(its.taken.iter().map(|_| stream.clone()));
+            taken.extend(its.taken);
+            cold = cold.or(its.cold);
+            more |= its.more;
             if looking.state.available() == 0 || left == 0 {
                 break;
             }
         }
         group.end_reservation(looking.state, reserved, limit);
-        if !batch.is_empty() {
-            took.commit = Some(self.positions.log().commit(epoch, batch, Durability::Logged));
-        }
-        Look::Took(took)
+        let taken = Arc::new(taken);
+        let commit = (!batch.is_empty()).then(|| {
+            let completes = taken.clone();
+            core.commit(group, state, batch, Durability::Logged, |staged| staged.taken = completes)
+        });
+        Look::Took(TookForStreams { epoch, taken, to, commit, cold, more })
     }
 
     /// Waits for the commit of a take, then puts what stands into the mailboxes.
     async fn deliver(
-        &self,
+        self: &Arc<Self>,
         group: &Arc<Group>,
         epoch: LedgerEpoch,
-        taken: Vec<(PartitionId, Taken)>,
+        taken: Arc<TakenByLane>,
         to: Vec<Arc<Stream>>,
-        commit: Option<Commit>,
+        commit: Option<Committing>,
     ) -> Result<Given, LedgerUnavailable> {
         self.count_dropped(group, &taken);
         let Some(commit) = commit else { return Ok(Given::default()) };
-        let mut cancelled = Cancelled { dispatcher: self, group, taken, epoch, armed: true };
-        self.positions.log().committed(commit).await?;
-        cancelled.armed = false;
-        let taken = std::mem::take(&mut cancelled.taken);
-        let now = self.clock.now();
-        let mut guard = group.state.lock();
+        Handing::new(self, group, &taken).done(commit).await?;
+        let now = self.core.clock.now();
+        let mut guard = self.core.enter(group, now);
         let state = &mut *guard;
         if state.epoch != Some(epoch) {
             return Ok(Given::default());
@@ -298,19 +296,18 @@ impl Inner {
         let auto = state.terms.ack == AckMode::Auto;
         let mut mail: Vec<Mail> = Vec::new();
         let mut count = 0;
-        for ((partition, took), stream) in taken.into_iter().zip(to) {
-            let lane = state.lanes.iter_mut().find(|lane| lane.partition.id() == partition);
-            let Some(lane) = lane else { continue };
-            let standing = lane.lane.handed(&took);
-            lane.lane.ended(&took.ends, &mut state.windows, now);
-            count += standing.len();
-            let parcels = standing.into_iter().map(|hand_out| {
+        for ((partition, took), stream) in taken.iter().zip(to) {
+            let Some(lane) = state.lane(*partition) else { continue };
+            let parcels = took.standing(lane).map(|hand_out| {
                 let bytes = delivery_bytes(&hand_out.record);
-                (bytes, Parcel { group: group.clone(), partition, hand_out, auto })
+                let group = (group.number, group.generation);
+                (bytes, Parcel { group, partition: *partition, hand_out: hand_out.clone(), auto })
             });
+            let parcels: Vec<(usize, Parcel)> = parcels.collect();
+            count += parcels.len();
             match mail.last_mut() {
                 Some(last) if Arc::ptr_eq(&last.stream, &stream) => last.parcels.extend(parcels),
-                _ => mail.push(Mail { stream, parcels: parcels.collect() }),
+                _ => mail.push(Mail { stream, parcels }),
             }
         }
         let overflow = if auto { Overflow::Keep } else { Overflow::Refuse };
@@ -322,10 +319,10 @@ impl Inner {
             } else {
                 parcels.into_iter().map(|(_, parcel)| parcel).collect()
             };
-            self.signals.returned.inc_by(back.len() as u64);
+            self.core.signals.returned.inc_by(back.len() as u64);
             state.give_back(&back, now, &mut batch);
         }
-        self.commit_later(epoch, batch);
+        self.core.ledger.commit_later(epoch, batch);
         Ok(Given { count, is_all: state.available() == 0 })
     }
 }

@@ -37,18 +37,18 @@ impl ReplayTag {
 
 /// The value of [`REPLAY_GROUP`] for a group: `tenant/kind/name`, in which `%` and `/` of the names are
 /// percent-encoded, so that groups that differ have values that differ.
-pub(super) fn group_tag(id: &GroupId) -> String {
+pub(crate) fn group_tag(id: &GroupId) -> String {
     let part = |text: &str| text.replace('%', "%25").replace('/', "%2F");
     format!("{}/{}/{}", part(id.tenant.as_str()), id.kind.as_str(), part(id.name.as_str()))
 }
 
 /// The value of [`REPLAY_POSITION`] for a letter.
-pub(super) fn position_tag(letter: ReplayedLetter) -> String {
+pub(crate) fn position_tag(letter: ReplayedLetter) -> String {
     format!("{}-{}-{}", letter.incarnation.0, letter.partition.0, letter.offset.0)
 }
 
 /// A dead letter's body as it is appended again.
-pub(super) fn copy_for(body: &Event, group: &GroupId, number: u64, letter: ReplayedLetter) -> Event {
+pub(crate) fn copy_for(body: &Event, group: &GroupId, number: u64, letter: ReplayedLetter) -> Event {
     let (tag, position) = (ReplayTag::of(group, number), position_tag(letter));
     body.without_attributes(|name| name.starts_with("emdl")).with_attributes(&[
         (REPLAY_GROUP, &tag.group),

@@ -14,17 +14,24 @@ use mesh_push::Mailbox;
 use mesh_state::positions::PositionBatch;
 use parking_lot::Mutex;
 
-use super::{Fan, MAILBOX_BYTES, MAILBOX_ITEMS, Parcel, Stream};
+use super::hand_outs::{HandOuts, PollError};
 use crate::{
-    PollError, Receiver,
-    dispatcher::Inner,
-    group::{Group, member_of},
+    group::{
+        Group, member_of,
+        receiver::Receiver,
+        streams::{Fan, Parcel, Stream},
+    },
     lane::Member,
 };
 
+/// Deliveries that wait for one client to read.
+const MAILBOX_ITEMS: usize = 64;
+/// And their bytes.
+const MAILBOX_BYTES: usize = 256 << 10;
+
 /// Streams and fans of the process.
-#[derive(Debug)]
 pub(crate) struct Streams {
+    pub(super) hand_outs: Arc<HandOuts>,
     registry: Mutex<Registry>,
     tasks: Tasks,
 }
@@ -54,26 +61,24 @@ fn is_among(groups: &[Arc<Group>], group: &Arc<Group>) -> bool {
 }
 
 impl Streams {
-    pub(crate) fn new(tasks: Tasks) -> Self {
-        Self { registry: Mutex::default(), tasks }
+    pub(crate) fn new(hand_outs: Arc<HandOuts>, tasks: Tasks) -> Self {
+        Self { hand_outs, registry: Mutex::default(), tasks }
     }
-}
 
-impl Inner {
-    pub(crate) fn open_stream(
+    pub(super) fn open(
         self: &Arc<Self>,
         receiver: &Receiver,
         client: &ClientId,
     ) -> Result<Arc<Stream>, PollError> {
-        let mut registry = self.streams.registry.lock();
-        let groups = self.groups_for(receiver, client)?;
+        let mut registry = self.registry.lock();
+        let groups = self.hand_outs.groups_for(receiver, client)?;
         let tenant = receiver.tenant();
         let stream = Arc::new(Stream {
             tenant: tenant.clone(),
             client: client.clone(),
             member: member_of(tenant, client),
             receiver: receiver.clone(),
-            owner: self.ids.owner_tag(receiver.principal()),
+            owner: self.hand_outs.ids.owner_tag(receiver.principal()),
             mailbox: Mailbox::new(MAILBOX_ITEMS, MAILBOX_BYTES),
         });
         let opened = Open { stream: stream.clone(), groups: groups.clone() };
@@ -95,8 +100,8 @@ impl Inner {
     }
 
     /// Ends a stream. What it was told first as the reason stands.
-    pub(crate) fn close_stream(self: &Arc<Self>, stream: &Arc<Stream>, reason: &'static str) {
-        let mut registry = self.streams.registry.lock();
+    pub(super) fn close(&self, stream: &Arc<Stream>, reason: &'static str) {
+        let mut registry = self.registry.lock();
         let unwritten = stream.mailbox.close(reason);
         let key = (stream.tenant.clone(), stream.client.clone());
         // One that was replaced has nothing left: whoever took over saw to it.
@@ -112,32 +117,28 @@ impl Inner {
 
     /// Ends the streams whose clients have left lie what is for them for too long: over HTTP/2 a connection
     /// goes on while one of its streams stands still. And those whose credential has ended.
-    pub(crate) fn close_stalled_streams(self: &Arc<Self>) {
-        let now = self.clock.now().0;
-        let patience = u64::try_from(self.limits.stream_unread.as_millis()).unwrap_or(u64::MAX);
+    pub(crate) fn close_stalled(&self) {
+        let now = self.hand_outs.core.clock.now().0;
+        let patience =
+            u64::try_from(self.hand_outs.core.limits.stream_unread.as_millis()).unwrap_or(u64::MAX);
         let open: Vec<Arc<Stream>> =
-            self.streams.registry.lock().open.values().map(|open| open.stream.clone()).collect();
+            self.registry.lock().open.values().map(|open| open.stream.clone()).collect();
         for stream in open {
             if stream.receiver.has_ended() {
-                self.close_stream(&stream, "the credential has ended");
+                self.close(&stream, "the credential has ended");
                 continue;
             }
             if stream.mailbox.unread_for_ms(now) <= patience {
                 continue;
             }
             tracing::info!(client = %stream.client, "a stream was not read for too long; closed");
-            self.close_stream(&stream, "the client did not read");
+            self.close(&stream, "the client did not read");
         }
     }
 
     /// A client joined a group: its stream is for that one too.
-    pub(crate) fn joined_with_stream(
-        self: &Arc<Self>,
-        tenant: &TenantId,
-        client: &ClientId,
-        group: &Arc<Group>,
-    ) {
-        let mut registry = self.streams.registry.lock();
+    pub(crate) fn joined(self: &Arc<Self>, tenant: &TenantId, client: &ClientId, group: &Arc<Group>) {
+        let mut registry = self.registry.lock();
         let Some(open) = registry.open.get_mut(&(tenant.clone(), client.clone())) else { return };
         if !is_among(&open.groups, group) {
             open.groups.push(group.clone());
@@ -147,20 +148,15 @@ impl Inner {
     }
 
     /// A client left a group. With the last one its stream ends.
-    pub(crate) fn left_with_stream(
-        self: &Arc<Self>,
-        tenant: &TenantId,
-        client: &ClientId,
-        group: &Arc<Group>,
-    ) {
-        let mut registry = self.streams.registry.lock();
+    pub(crate) fn left(&self, tenant: &TenantId, client: &ClientId, group: &Arc<Group>) {
+        let mut registry = self.registry.lock();
         let key = (tenant.clone(), client.clone());
         let Some(open) = registry.open.get_mut(&key).filter(|open| is_among(&open.groups, group)) else {
             return;
         };
         open.groups.retain(|other| !Arc::ptr_eq(other, group));
         let (stream, was_last) = (open.stream.clone(), open.groups.is_empty());
-        let unwritten = stream.mailbox.remove_if(|parcel| Arc::ptr_eq(&parcel.group, group));
+        let unwritten = stream.mailbox.remove_if(|parcel| group.is_of(parcel));
         self.unseat(&mut registry, group, stream.member, &unwritten);
         if was_last {
             registry.open.remove(&key);
@@ -171,26 +167,28 @@ impl Inner {
 
     /// A group was sought: the streams of its members go on with its follower. What lay in their mailboxes for
     /// the old generation is void.
-    pub(crate) fn followed_with_stream(
+    pub(crate) fn followed(
         self: &Arc<Self>,
         tenant: &TenantId,
         client: &ClientId,
         old: &Arc<Group>,
         next: &Arc<Group>,
     ) {
-        self.joined_with_stream(tenant, client, next);
-        self.left_with_stream(tenant, client, old);
+        self.joined(tenant, client, next);
+        self.left(tenant, client, old);
     }
 
     /// A stream whose mailbox was full, or held something, was read from: its groups are looked at again.
-    pub(crate) fn stream_has_room(&self, stream: &Stream) {
-        for group in self.groups_of(&stream.tenant, &stream.client).unwrap_or_default() {
+    pub(super) fn has_room(&self, stream: &Stream) {
+        for group in
+            self.hand_outs.core.directory.of_client(&stream.tenant, &stream.client).unwrap_or_default()
+        {
             group.state.lock().streams.wake();
         }
     }
 
     fn count_streams(&self, registry: &Registry) {
-        self.signals.streams.set(i64::try_from(registry.open.len()).unwrap_or(i64::MAX));
+        self.hand_outs.core.signals.streams.set(i64::try_from(registry.open.len()).unwrap_or(i64::MAX));
     }
 
     /// Makes a stream its member's in a group, in place of the one that was.
@@ -203,8 +201,9 @@ impl Inner {
     ) {
         let crew = registry.fans.entry(group.id.topic.clone()).or_insert_with(|| {
             let crew = Crew::default();
-            let stop = self.streams.tasks.stop();
-            self.streams.tasks.spawn("stream fan-out", self.clone().fan_out(crew.fan.clone(), stop));
+            let stop = self.tasks.stop();
+            let hand_outs = self.hand_outs.clone();
+            self.tasks.spawn("stream fan-out", hand_outs.fan_out(crew.fan.clone(), stop));
             crew
         });
         let fan = crew.fan.clone();
@@ -231,11 +230,12 @@ impl Inner {
         unwritten: &[Parcel],
         new: Option<(&Arc<Stream>, &Arc<Fan>)>,
     ) -> bool {
-        let now = self.clock.now();
-        let epoch = self.positions.log().epoch();
+        let core = &self.hand_outs.core;
+        let now = core.clock.now();
+        let epoch = core.ledger.epoch();
         let mut batch = PositionBatch::new();
         let (had_none, condemned) = {
-            let mut guard = group.state.lock();
+            let mut guard = core.enter(group, now);
             let state = &mut *guard;
             let old = match new {
                 Some((stream, fan)) => state.streams.insert(stream, fan),
@@ -244,22 +244,22 @@ impl Inner {
             group.streams.store(state.streams.len(), Ordering::SeqCst);
             // Lanes of an older view are read again, which does the same.
             if old.is_some() && state.epoch == Some(epoch) {
-                for parcel in unwritten.iter().filter(|parcel| Arc::ptr_eq(&parcel.group, group)) {
-                    self.signals.returned.inc();
+                for parcel in unwritten.iter().filter(|parcel| group.is_of(parcel)) {
+                    core.signals.returned.inc();
                     state.give_back(std::slice::from_ref(parcel), now, &mut batch);
                 }
                 for lane in &mut state.lanes {
                     lane.lane.stream_closed(member, now, &state.terms, &mut state.windows, &mut batch);
                 }
-                self.commit_later(epoch, batch);
+                core.ledger.commit_later(epoch, batch);
             }
             state.streams.wake();
-            (old.is_none(), state.lanes.iter().any(|lane| lane.lane.condemned().next().is_some()))
+            (old.is_none(), state.has_condemned())
         };
         if condemned {
-            self.condemn(group);
+            core.attention.condemn(group);
         }
-        self.after(group);
+        core.after(group);
         had_none
     }
 }

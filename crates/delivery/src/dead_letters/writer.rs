@@ -1,4 +1,4 @@
-//! The undertaker: makes dead letters of what was condemned.
+//! The writer of dead letters, for deliveries that failed for good or were rejected.
 //!
 //! Body first (an event in `<topic>_DLQ`), then the row in the dead-letter ledger, then the delivery's row
 //! ends. Whatever fails is tried again with a growing wait, and the delivery stays pending meanwhile. A
@@ -15,17 +15,13 @@ use mesh_base::{BackendError, BackendErrorKind, Backoff, Stop};
 use mesh_frame::{Offset, PartitionId, format_timestamp};
 use mesh_rocks::Durability;
 use mesh_state::{
-    positions::{EndReason, PositionBatch, Row},
+    positions::{CommitError, EndReason, PositionBatch, Row},
     shared::{DeadLetter, DeadLetterBody, DeadLetterStore, Recorded, Replaced, Unknown},
 };
 use mesh_storage::AppendItem;
 
-use crate::{
-    ReliableDispatcher,
-    dispatcher::{Inner, LedgerUnavailable},
-    group::Group,
-    settle::{Committing, Confirm},
-};
+use super::letters::{DeadLetters, Letters};
+use crate::{group::Group, ledger::LedgerUnavailable};
 
 /// At most about this many at a time, and of one lane.
 const AT_ONCE: usize = 64;
@@ -49,10 +45,11 @@ impl Condemned {
     }
 }
 
-impl ReliableDispatcher {
-    /// Makes dead letters until it is told to stop.
-    pub async fn bury_the_condemned(self, stop: Stop) {
-        let inner = self.0;
+impl DeadLetters {
+    /// Writes dead letters until it is told to stop.
+    pub(crate) async fn write(self, stop: Stop) {
+        let letters = self.0;
+        let attention = &letters.core.attention;
         let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
         // Bodies that are stored while their row is not: they are not stored again.
         let mut bodies: HashMap<Place, DeadLetterBody> = HashMap::new();
@@ -60,27 +57,27 @@ impl ReliableDispatcher {
         let mut again: BTreeSet<u64> = BTreeSet::new();
         let mut last = 0;
         while !stop.is_signalled() {
-            again.extend(std::mem::take(&mut *inner.condemned.lock()));
+            again.extend(attention.take_condemned());
             if again.is_empty() || failures > 0 {
                 let pause = if failures > 0 {
-                    backoff.random_delay(failures, &inner.chance)
+                    backoff.random_delay(failures, &letters.core.chance)
                 } else {
                     Duration::from_secs(3_600)
                 };
                 tokio::select! {
                     () = stop.wait() => return,
-                    () = inner.condemned_signal.notified(), if failures == 0 => {}
+                    () = attention.something_condemned(), if failures == 0 => {}
                     () = tokio::time::sleep(pause) => {}
                 }
-                again.extend(std::mem::take(&mut *inner.condemned.lock()));
+                again.extend(attention.take_condemned());
             }
-            let found = inner.find_condemned(&again, &mut last);
+            let found = letters.find_condemned(&again, &mut last);
             if found.is_empty() {
                 again.clear();
                 failures = 0;
                 continue;
             }
-            let results = inner.bury_all(&found, &mut bodies).await;
+            let results = letters.write_all(&found, &mut bodies).await;
             let failed = results.iter().filter(|result| result.is_err()).count();
             if failures == 0
                 && let Some(error) = results.iter().find_map(|result| result.as_ref().err())
@@ -97,19 +94,19 @@ impl ReliableDispatcher {
     }
 }
 
-/// Whether two rows are of one death of an event: one that is buried again, after a crash, says the same of it.
+/// Whether two rows are of one death of an event: one that is written again, after a crash, says the same of it.
 fn is_same_death(one: &DeadLetter, other: &DeadLetter) -> bool {
     let of = |letter: &DeadLetter| (letter.first_ms, letter.last_ms, letter.dead_at_ms, letter.attempts);
     of(one) == of(other)
 }
 
-impl Inner {
+impl Letters {
     /// What is next, group by group, beginning behind the one that came last: no group waits for another's.
     fn find_condemned(&self, groups: &BTreeSet<u64>, last: &mut u64) -> Vec<Condemned> {
         let mut found = Vec::new();
         let behind = (Bound::Excluded(*last), Bound::Unbounded);
         let in_turn: Vec<u64> = groups.range(behind).chain(groups.range(..=*last)).copied().collect();
-        for group in in_turn.into_iter().filter_map(|number| self.group(number)) {
+        for group in in_turn.into_iter().filter_map(|number| self.core.directory.group(number)) {
             *last = group.number;
             let state = group.state.lock();
             for lane in &state.lanes {
@@ -125,17 +122,17 @@ impl Inner {
         found
     }
 
-    async fn bury_all(
-        self: &Arc<Self>,
+    async fn write_all(
+        &self,
         found: &[Condemned],
         bodies: &mut HashMap<Place, DeadLetterBody>,
     ) -> Vec<Result<(), LedgerUnavailable>> {
-        let burials = found.iter().map(|condemned| {
+        let writes = found.iter().map(|condemned| {
             let body = bodies.get(&condemned.place()).cloned();
-            async move { (condemned.place(), self.bury(condemned, body).await) }
+            async move { (condemned.place(), self.write(condemned, body).await) }
         });
         let mut results = Vec::with_capacity(found.len());
-        for (place, (body, result)) in futures_util::future::join_all(burials).await {
+        for (place, (body, result)) in futures_util::future::join_all(writes).await {
             match (&result, body) {
                 (Err(_), Some(body)) => bodies.insert(place, body),
                 (Ok(()), _) | (Err(_), None) => bodies.remove(&place),
@@ -146,8 +143,8 @@ impl Inner {
     }
 
     /// Stores one dead letter. Gives its body's place also when the rest failed.
-    async fn bury(
-        self: &Arc<Self>,
+    async fn write(
+        &self,
         condemned: &Condemned,
         body: Option<DeadLetterBody>,
     ) -> (Option<DeadLetterBody>, Result<(), LedgerUnavailable>) {
@@ -157,9 +154,9 @@ impl Inner {
         };
         let Some(record) = record else {
             // Retention took it: there is no body to keep.
-            self.signals.drop_by("gone", 1);
+            self.core.signals.drop_by("gone", 1);
             // Before the row ends: whoever waits for the dead letter looks for this first.
-            self.unburied.add(condemned.place());
+            self.dead_lettered.without(condemned.place());
             let ended = self.end(condemned).await;
             return (None, ended.map(|_| ()));
         };
@@ -191,11 +188,11 @@ impl Inner {
         if let Err(error) = self.record_letter(letter).await {
             return (Some(body), Err(error.into()));
         }
-        self.letter_times.added(&condemned.group.id.topic, condemned.row.at.0);
+        self.times.added(&condemned.group.id.topic, condemned.row.at.0);
         match self.end(condemned).await {
             Ok(ended) => {
                 if ended {
-                    self.signals.dead_lettered.inc();
+                    self.core.signals.dead_lettered.inc();
                 }
                 (None, Ok(()))
             }
@@ -207,9 +204,9 @@ impl Inner {
     /// replayed, must not take this one.
     async fn record_letter(&self, letter: DeadLetter) -> Result<(), BackendError> {
         loop {
-            match self.dead_letters.record(letter.clone()).await? {
+            match self.store.record(letter.clone()).await? {
                 Recorded::AlreadyThere(row) if !is_same_death(&row.record, &letter) => {
-                    if let Replaced::Replaced(_) = self.dead_letters.renew(&row, letter.clone()).await? {
+                    if let Replaced::Replaced(_) = self.store.renew(&row, letter.clone()).await? {
                         return Ok(());
                     }
                 }
@@ -224,7 +221,7 @@ impl Inner {
     ) -> Result<Option<Arc<mesh_storage::LogRecord>>, BackendError> {
         match condemned.group.topic.partition(condemned.partition) {
             None => Ok(None),
-            Some(partition) => self.storage.record(&partition, condemned.offset).await,
+            Some(partition) => self.core.storage.record(&partition, condemned.offset).await,
         }
     }
 
@@ -239,6 +236,7 @@ impl Inner {
         };
         let name = condemned.group.id.topic.dead_letter();
         let topic = self
+            .core
             .storage
             .ensure_topic(&name, true, Some(1))
             .await
@@ -253,10 +251,11 @@ impl Inner {
             ("emdlattempts", &attempts),
             ("emdltime", &time),
         ]);
-        let append = self.storage.append(vec![AppendItem { partition, event }]);
-        let offsets = tokio::time::timeout(self.limits.publish_timeout, self.storage.appended(append))
-            .await
-            .map_err(|_| failed(format!("not stored within {:?}", self.limits.publish_timeout)))??;
+        let append = self.core.storage.append(vec![AppendItem { partition, event }]);
+        let offsets =
+            tokio::time::timeout(self.core.limits.publish_timeout, self.core.storage.appended(append))
+                .await
+                .map_err(|_| failed(format!("not stored within {:?}", self.core.limits.publish_timeout)))??;
         let offset = *offsets.first().ok_or_else(|| failed("the log gave no offset".to_owned()))?;
         Ok(DeadLetterBody {
             topic: name,
@@ -267,40 +266,33 @@ impl Inner {
     }
 
     /// Ends the row of a delivery whose dead letter is stored. `false`: it had ended.
-    async fn end(self: &Arc<Self>, condemned: &Condemned) -> Result<bool, LedgerUnavailable> {
-        let group = &condemned.group;
-        let epoch = self.ensure_lanes(group).await?;
+    async fn end(&self, condemned: &Condemned) -> Result<bool, LedgerUnavailable> {
+        let (core, group) = (&self.core, &condemned.group);
+        let epoch = core.ensure_lanes(group).await?;
         if group.is_closed() {
             return Ok(false);
         }
         let mut batch = PositionBatch::new();
         let committing = {
-            let mut guard = group.state.lock();
+            let now = core.clock.now();
+            let mut guard = core.enter(group, now);
             let state = &mut *guard;
             if state.epoch != Some(epoch) {
-                return Err(mesh_state::positions::CommitError::Suspended.into());
+                return Err(CommitError::Suspended.into());
             }
-            let now = self.clock.now();
-            let buried = state
+            let ends = state
                 .lane(condemned.partition)
-                .is_some_and(|lane| lane.bury(condemned.offset, now, &mut batch));
-            if !buried {
+                .is_some_and(|lane| lane.dead_lettered(condemned.offset, now, &mut batch));
+            if !ends {
                 return Ok(false);
             }
-            Committing {
-                answer: self.positions.log().commit(epoch, batch, Durability::Synced),
-                guard: Confirm {
-                    dispatcher: self.clone(),
-                    group: group.clone(),
-                    epoch,
-                    ends: vec![(condemned.partition, condemned.offset)],
-                    condemned: false,
-                },
-            }
+            core.commit(group, state, batch, Durability::Synced, |staged| {
+                staged.ends = vec![(condemned.partition, condemned.offset)];
+            })
         };
-        committing.confirmed().await?;
-        self.after(group);
-        self.buried_signal.notify_waiters();
+        committing.done().await?;
+        core.after(group);
+        self.dead_lettered.ended();
         Ok(true)
     }
 }

@@ -14,7 +14,7 @@ const MOST_UNSURE: usize = 16;
 
 /// One for the process.
 #[derive(Debug, Default)]
-pub(crate) struct Desk(Arc<tokio::sync::Mutex<Turn>>);
+pub(super) struct Turns(Arc<tokio::sync::Mutex<Turn>>);
 
 /// What one turn hands to the next.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Turn {
     }
 }
 
-impl Desk {
+impl Turns {
     /// Waits for a turn, at most that long; `None`: an earlier one is not finished.
     pub(super) async fn turn(&self, patience: Duration) -> Option<OwnedMutexGuard<Turn>> {
         tokio::time::timeout(patience, self.0.clone().lock_owned()).await.ok()
