@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::Member;
+use super::member::Member;
 
 /// How many keys a lane remembers the last member of.
 const REMEMBERED: usize = 4_096;

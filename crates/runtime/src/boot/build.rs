@@ -91,7 +91,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let access = gate::admin_access(settings)?;
     let OpenedGate { gate, audit_file, audit_events } = gate::open(settings, clock, &signals)?;
     let data_dir = DataDir::take(&settings.storage.data_dir)?;
-    let instance = data_dir.instance(settings.instance.id.as_ref())?;
+    let instance = data_dir.instance(settings.instance.id.as_ref(), &chance)?;
     tracing::info!(%instance, data_dir = %settings.storage.data_dir.display(), mode = %mode, "instance");
 
     let machine = Machine::default();

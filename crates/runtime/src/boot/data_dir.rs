@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use mesh_base::Chance;
 use mesh_frame::InstanceId;
 
 const FORMAT: &str = "eventmesh data 2\n";
@@ -77,7 +78,11 @@ impl DataDir {
     ///
     /// # Errors
     /// The kept one cannot be read or written.
-    pub(super) fn instance(&self, configured: Option<&InstanceId>) -> anyhow::Result<InstanceId> {
+    pub(super) fn instance(
+        &self,
+        configured: Option<&InstanceId>,
+        chance: &Chance,
+    ) -> anyhow::Result<InstanceId> {
         if let Some(id) = configured {
             return Ok(id.clone());
         }
@@ -86,7 +91,7 @@ impl DataDir {
             return InstanceId::new(kept.trim())
                 .with_context(|| format!("{} holds no instance id", file.display()));
         }
-        let id = format!("em-{}", uuid::Uuid::new_v4().simple());
+        let id = format!("em-{:016x}{:016x}", chance.number(), chance.number());
         write(&file, &format!("{id}\n"))?;
         Ok(InstanceId::new(&id)?)
     }
@@ -137,10 +142,10 @@ mod tests {
         let taken = DataDir::take(&root).expect("free");
         let error = DataDir::take(&root).expect_err("taken").to_string();
         assert!(error.contains(&root.display().to_string()), "{error}");
-        let id = taken.instance(None).expect("made");
+        let id = taken.instance(None, &Chance::system()).expect("made");
         drop(taken);
         let again = DataDir::take(&root).expect("free again");
-        assert_eq!(again.instance(None).expect("kept"), id);
+        assert_eq!(again.instance(None, &Chance::system()).expect("kept"), id);
         drop(again);
         fs::write(root.join("FORMAT"), "eventmesh data 3\n").expect("written");
         assert!(DataDir::take(&root).expect_err("newer").to_string().contains("data 3"));

@@ -129,10 +129,12 @@ mod tests {
         let (decider, commit) = Decider::new();
         let look = commit.decision();
         assert_eq!(look.answer(), None);
-        let waiting = tokio::spawn(commit);
-        tokio::task::yield_now().await;
-        decider.decide(Err(CommitError::Full));
-        assert_eq!(waiting.await.expect("ended"), Err(CommitError::Full));
+        let decide = async {
+            tokio::task::yield_now().await;
+            decider.decide(Err(CommitError::Full));
+        };
+        let (answer, ()) = tokio::join!(commit, decide);
+        assert_eq!(answer, Err(CommitError::Full));
         assert_eq!(look.answer(), Some(Err(CommitError::Full)));
         let (decider, commit) = Decider::new();
         drop(decider);
