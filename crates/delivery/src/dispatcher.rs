@@ -246,11 +246,6 @@ impl ReliableDispatcher {
         self.0.core.directory.pending()
     }
 
-    /// Outstanding rows over all groups.
-    pub fn outstanding_count(&self) -> usize {
-        self.0.core.directory.count_rows()
-    }
-
     /// Whose a client is, and which topics it is subscribed to; `None`: there is no such client.
     pub fn client(&self, tenant: &TenantId, client: &ClientId) -> Option<ClientHolding> {
         let directory = &self.0.core.directory;

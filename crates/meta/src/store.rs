@@ -38,7 +38,8 @@ impl MetaStore {
         Self { driver, time_limit: TIME_LIMIT, clock, signals, down_since: Arc::default() }
     }
 
-    /// The same handle with another limit.
+    /// The same handle with another limit, for tests of what happens when it is reached.
+    #[cfg(any(test, feature = "conformance"))]
     #[must_use]
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;

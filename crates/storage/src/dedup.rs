@@ -282,6 +282,7 @@ impl Deduplicator {
     }
 
     /// How many events are on their way to the log, as far as it knows.
+    #[cfg(feature = "conformance")]
     pub fn on_their_way(&self) -> usize {
         self.0.state.lock().claims.len()
     }

@@ -411,6 +411,7 @@ impl Storage {
     }
 
     /// Bytes in the tail cache.
+    #[cfg(feature = "conformance")]
     pub fn tail_bytes(&self) -> u64 {
         self.0.tail.bytes()
     }

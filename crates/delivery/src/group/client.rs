@@ -141,9 +141,4 @@ impl Clients {
         evicted
             .is_some_and(|(at, owner)| now.since(*at) <= REMEMBERED_FOR && receiver.may_use(owner.as_deref()))
     }
-
-    /// How many clients there are.
-    pub(crate) fn count(&self) -> usize {
-        self.0.read().groups.len()
-    }
 }

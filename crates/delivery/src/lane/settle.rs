@@ -36,11 +36,6 @@ impl Lane {
         (reached && fits && alive).then_some(entry)
     }
 
-    /// Whether a delivery id is live: an ack of it would be accepted.
-    pub fn is_live(&self, offset: Offset, serial: u32) -> bool {
-        self.live(offset, serial, Of::Any).is_some()
-    }
-
     /// Who has a delivery, or had it last.
     pub fn member_of(&self, offset: Offset) -> Option<Member> {
         self.entries.get(&offset.0).map(Entry::member)

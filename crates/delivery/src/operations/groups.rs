@@ -102,11 +102,6 @@ impl Groups {
         if found.next().is_some() { Err(GroupError::Ambiguous) } else { Ok(first) }
     }
 
-    /// How many clients this instance has.
-    pub fn client_count(&self) -> usize {
-        self.core.directory.clients.count()
-    }
-
     /// Removes the positions of a group that is not there any more, in a task of the process: until it is done, or
     /// the next start does it.
     pub(super) fn forget_positions(&self, group: &Arc<Group>) {

@@ -19,7 +19,7 @@ async fn a_delivery_is_given_once_and_ends_with_its_ack() {
     assert_eq!(rig.ack(&[&first[0], &first[1], &first[2]]).await, [SettleOutcome::Settled; 3]);
     assert_eq!(rig.ack(&[&first[0]]).await, [SettleOutcome::Unknown]);
     assert_eq!(rig.dispatcher.pending_count(), 0);
-    assert_eq!(rig.dispatcher.outstanding_count(), 0);
+    assert_eq!(rig.outstanding(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -208,7 +208,7 @@ async fn automatic_acks_leave_no_rows_and_give_an_event_once() {
     rig.publish_ids(0..3).await;
     let taken = rig.poll("c", 10, 1_000).await;
     assert_eq!(taken.len(), 3);
-    assert_eq!(rig.dispatcher.outstanding_count(), 0);
+    assert_eq!(rig.outstanding(), 0);
     assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Unknown]);
     assert_eq!(rig.poll("c", 10, 50).await.len(), 0);
 }
@@ -222,7 +222,7 @@ async fn polling_creates_nothing_and_says_who_was_evicted() {
         async move { rig.dispatcher.poll(&anybody(), &client(name), 1, Duration::ZERO).await }
     };
     assert!(matches!(poll("nobody").await, Err(PollError::UnknownClient)));
-    assert_eq!(rig.groups.client_count(), 0);
+    assert_eq!(rig.dispatcher.client(&tenant(), &client("nobody")), None);
     rig.subscribe("c", Mode::LoadBalance, AskedSettings::default()).await;
     assert_eq!(rig.groups.reject(&tenant(), &client("c")).await.expect("evicted"), 1);
     assert!(matches!(poll("c").await, Err(PollError::Expired)));

@@ -51,7 +51,7 @@ async fn a_seek_back_gives_everything_again_and_voids_every_id() {
     assert_eq!(events(&again), ["0", "1", "2", "3"]);
     assert_eq!(again.iter().map(|got| got.attempt).collect::<Vec<_>>(), [1, 1, 1, 1]);
     assert_eq!(rig.ack(&again.iter().collect::<Vec<_>>()).await, [SettleOutcome::Settled; 4]);
-    assert_eq!((rig.dispatcher.pending_count(), rig.dispatcher.outstanding_count()), (0, 0));
+    assert_eq!((rig.dispatcher.pending_count(), rig.outstanding()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -166,7 +166,7 @@ async fn seeks_among_polls_and_acks_lose_nothing_and_leave_nothing_pending() {
     let (a, b, ()) = tokio::join!(consume("a"), consume("b"), seeks);
     let seen: std::collections::BTreeSet<String> = a.into_iter().chain(b).collect();
     assert_eq!(seen.len(), 60);
-    assert_eq!((rig.dispatcher.pending_count(), rig.dispatcher.outstanding_count()), (0, 0));
+    assert_eq!((rig.dispatcher.pending_count(), rig.outstanding()), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

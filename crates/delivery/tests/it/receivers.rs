@@ -388,7 +388,7 @@ async fn a_tenant_that_parks_all_it_can_leaves_room_for_others() {
     let quiet = rig.poll_as(&Receiver::anybody(other), "quiet", 300, 0).await;
     assert!(quiet.len() >= 10, "{}", quiet.len());
     // What is done makes room for whoever comes first.
-    assert_eq!(rig.dispatcher.outstanding_count(), parked + quiet.len());
+    assert_eq!(rig.outstanding(), parked + quiet.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -79,6 +79,11 @@ pub(crate) fn quick() -> AskedSettings {
 }
 
 impl Rig {
+    /// Outstanding rows of the topic's groups.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.dispatcher.positions(&topic()).iter().map(|position| position.outstanding).sum()
+    }
+
     pub(crate) async fn new() -> Self {
         Self::with(20_000, 1).await
     }

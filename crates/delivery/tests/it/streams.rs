@@ -393,7 +393,7 @@ async fn automatic_acks_are_bounded_by_the_mailbox_and_leave_no_rows() {
     rig.until("the mailbox is full", || next() == 64).await;
     let got = reader.read(200).await;
     assert_eq!(events(&got), names(0..200));
-    assert_eq!(rig.dispatcher.outstanding_count(), 0);
+    assert_eq!(rig.outstanding(), 0);
     assert_eq!(next(), 200);
     assert_eq!(rig.ack(&[&got[0]]).await, [SettleOutcome::Unknown]);
 }
@@ -495,7 +495,7 @@ async fn a_stream_stays_open_through_seeks_and_gets_what_they_bring() {
         assert!(old.iter().all(|got| got.attempt == 1), "round {round}: {old:?}");
     }
     rig.ack(&old.iter().collect::<Vec<_>>()).await;
-    assert_eq!((rig.held(), rig.dispatcher.outstanding_count()), (0, 0));
+    assert_eq!((rig.held(), rig.outstanding()), (0, 0));
     rig.publish_ids(6..7).await;
     assert_eq!(events(&stream.read(1).await), ["6"]);
 }
