@@ -23,7 +23,7 @@ use mesh_base::{BackendError, UnixMillis};
 use mesh_frame::{ClientId, Offset, SubscriptionId, TenantId, TopicName};
 use mesh_push::Waiters;
 use mesh_state::{
-    positions::{Cursor, DeliveryStateStore, LaneKey, LedgerEpoch, OffsetStore, PositionBatch, Positions},
+    positions::{Cursor, LaneKey, LedgerEpoch, PositionBatch, Positions},
     shared::{GroupId, GroupKind},
 };
 use mesh_storage::{Cached, LogRecord, Partition, Topic};

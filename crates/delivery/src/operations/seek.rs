@@ -15,7 +15,7 @@ use mesh_base::{BackendError, BackendErrorKind, UnixMillis};
 use mesh_frame::{ClientId, GroupName, Offset, PartitionId, TenantId, TopicName};
 use mesh_rocks::Durability;
 use mesh_state::{
-    positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, Positions, Row, RowState},
+    positions::{Cursor, LaneKey, PositionBatch, Positions, Row, RowState},
     shared::{GroupId, GroupKind, GroupRecord, Replaced, StoredGroup, SubscriptionStore},
 };
 
