@@ -26,6 +26,7 @@ pub struct FaultyMeta {
     hang: AtomicUsize,
     always_yes: AtomicBool,
     cut: Mutex<Option<Cut>>,
+    at_cut: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     watches: Arc<Watches>,
     tasks: Tasks,
 }
@@ -60,6 +61,7 @@ impl FaultyMeta {
             hang: AtomicUsize::new(0),
             always_yes: AtomicBool::new(false),
             cut: Mutex::new(None),
+            at_cut: Mutex::new(None),
             watches: Arc::default(),
             tasks: Tasks::new(),
         })
@@ -91,9 +93,14 @@ impl FaultyMeta {
         *self.cut.lock() = Some(Cut { spared, happens });
     }
 
-    /// Forgets an order of [`FaultyMeta::cut_after`]; `true`: it had not been met.
-    pub fn forget_cut(&self) -> bool {
-        self.cut.lock().take().is_some()
+    /// What is called, once, when an order of [`FaultyMeta::cut_after`] is met, before its write happens or not.
+    pub fn at_cut(&self, call: impl FnOnce() + Send + 'static) {
+        *self.at_cut.lock() = Some(Box::new(call));
+    }
+
+    /// Whether an order of [`FaultyMeta::cut_after`] has not been met yet.
+    pub fn awaits_cut(&self) -> bool {
+        self.cut.lock().is_some()
     }
 
     /// Whether this write is the last that is reached, and whether it happens.
@@ -166,6 +173,10 @@ impl FaultyMeta {
         }
         if let Some(happens) = self.is_cut() {
             self.partition(true);
+            let call = self.at_cut.lock().take();
+            if let Some(call) = call {
+                call();
+            }
             if happens {
                 work.await?;
             }

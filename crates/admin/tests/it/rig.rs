@@ -17,7 +17,7 @@ use mesh_meta::{MetaStore, memory::MemoryMeta};
 use mesh_rocks::Machine;
 use mesh_server::Readiness;
 use mesh_state::{
-    positions::{Positions, PositionsSettings},
+    positions::{Positions, PositionsSettings, RocksDbPositions},
     shared::{
         ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore, RateLimitStore,
         Writer,
@@ -78,14 +78,15 @@ impl Rig {
         let limits = StorageLimits { partitions: 1, topics: 4, rules: TopicRules::default() };
         let storage = Storage::new(log, tail, limits, None, &Signals::new()).expect("topics");
         let path = folder.path().to_owned();
-        let positions = Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions");
+        let database = RocksDbPositions::open(&PositionsSettings { path }, &machine).expect("positions");
         let store = MetaStore::new(Arc::new(MemoryMeta::new()), clock, &signals);
         let instance = InstanceId::new("one").expect("a legal name");
         let writer = Writer::new(&instance, &mesh_base::Chance::system());
         let subscriptions = ClusterSubscriptionStore::load(&store, &writer).await.expect("loads");
         let delivery = DeliverySignals::new(&signals);
         let identities = IdentityStore::new(&store, &writer);
-        let identity = identities.begin(&instance, &positions).await.expect("an identity");
+        let identity = identities.begin(&instance, &database).await.expect("an identity");
+        let positions = Positions::start(Arc::new(database), &signals);
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             chance: mesh_base::Chance::system(),

@@ -33,7 +33,7 @@ use mesh_base::{BackendError, UnixMillis};
 use mesh_frame::{ClientId, Offset};
 use mesh_push::Waiters;
 use mesh_state::{
-    positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, Positions},
+    positions::{Cursor, LaneKey, Positions},
     shared::GroupId,
 };
 use mesh_storage::{Partition, Topic};

@@ -13,7 +13,7 @@ use mesh_base::{BackendError, BackendErrorKind};
 use mesh_frame::ClientId;
 use mesh_rocks::Durability;
 use mesh_state::{
-    positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch},
+    positions::{Cursor, LaneKey, PositionBatch},
     shared::{GroupId, GroupKind, GroupRecord, Removed, StoredGroup, SubscriptionStore},
 };
 use mesh_storage::{Topic, TopicError};

@@ -15,7 +15,7 @@ use mesh_base::{BackendError, BackendErrorKind, UnixMillis};
 use mesh_frame::{ClientId, Offset, PartitionId};
 use mesh_rocks::Durability;
 use mesh_state::{
-    positions::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, Positions, Row, RowState},
+    positions::{Cursor, LaneKey, PositionBatch, Positions, Row, RowState},
     shared::{GroupId, GroupRecord, Replaced, StoredGroup, SubscriptionStore},
 };
 

@@ -1,4 +1,6 @@
-//! The line in process: real position database, the in-memory log and Meta, each behind a faulty wrapper.
+//! The line in process: a real position database, the log and Meta in memory, each behind a faulty wrapper.
+//!
+//! A restart closes the position database and opens it again; what was written of log and Meta stays as it is.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,11 +10,13 @@ use mesh_delivery::{
     GroupStores, Groups, Mode, Receiver, Recovered, ReliableDispatcher, StartAt, Subscribe, SubscribeError,
     Subscribed,
 };
-use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, TenantId, TopicName};
+use mesh_frame::{ClientId, Event, EventBuilder, GroupName, InstanceId, Offset, TenantId, TopicName};
 use mesh_meta::{MetaStore, faulty::FaultyMeta, memory::MemoryMeta};
-use mesh_rocks::Machine;
+use mesh_rocks::{Durability, Machine};
 use mesh_state::{
-    positions::{Positions, PositionsSettings},
+    positions::{
+        PositionBatch, PositionLog, Positions, PositionsSettings, RocksDbPositions, faulty::FaultyPositions,
+    },
     shared::{
         ClusterSubscriptionStore, DeadLetter, DeadLetterKeys, DeadLetterStore, IdentityStore,
         MetaBackedDeadLetterStore, Writer,
@@ -27,6 +31,10 @@ pub(crate) struct Rig {
     pub(crate) storage: Storage,
     pub(crate) log: Arc<Faulty>,
     pub(crate) meta: Arc<FaultyMeta>,
+    /// Of this process: the next one has another wrapper around the same database.
+    pub(crate) positions: Arc<FaultyPositions>,
+    /// Commits that wait for those before them.
+    barriers: PositionLog,
     pub(crate) dispatcher: ReliableDispatcher,
     pub(crate) groups: Groups,
     signals: DeliverySignals,
@@ -141,8 +149,8 @@ impl Rig {
     async fn over(lasting: Lasting) -> Self {
         let Lasting { clock, storage, log, meta, limits, listener, folder } = lasting;
         let (signals, path) = (Signals::new(), folder.path().to_owned());
-        let positions =
-            Positions::open(&PositionsSettings { path }, &Machine::default(), &signals).expect("positions");
+        let database =
+            RocksDbPositions::open(&PositionsSettings { path }, &Machine::default()).expect("positions");
         let store = MetaStore::new(meta.clone(), clock, &signals).with_time_limit(Duration::from_millis(300));
         let instance = InstanceId::new("one").expect("a legal name");
         let writer = Writer::new(&instance, &mesh_base::Chance::system());
@@ -150,7 +158,10 @@ impl Rig {
         let tasks = Tasks::new();
         let delivery = DeliverySignals::new(&signals);
         let identities = IdentityStore::new(&store, &writer);
-        let identity = identities.begin(&instance, &positions).await.expect("an identity");
+        let identity = identities.begin(&instance, &database).await.expect("an identity");
+        let faulty = FaultyPositions::new(Arc::new(database));
+        let positions = Positions::start(faulty.clone(), &signals);
+        let barriers = positions.log().clone();
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             chance: mesh_base::Chance::system(),
@@ -175,6 +186,8 @@ impl Rig {
             storage,
             log,
             meta,
+            positions: faulty,
+            barriers,
             dispatcher,
             groups,
             signals: delivery,
@@ -216,12 +229,24 @@ impl Rig {
 
     /// The same; `between` is called when the old process has ended and before the next one starts.
     pub(crate) async fn restart_after(self, between: impl FnOnce(&FaultyMeta)) -> (Self, Recovered) {
-        let Self { clock, storage, log, meta, dispatcher, groups, tasks, listener, limits, folder, .. } =
-            self;
+        let Self {
+            clock,
+            storage,
+            log,
+            meta,
+            positions,
+            dispatcher,
+            groups,
+            tasks,
+            listener,
+            limits,
+            folder,
+            ..
+        } = self;
         dispatcher.flush().await;
         assert!(tasks.shut_down(DEADLINE).await, "its tasks end");
         *listener.lock() = None;
-        drop((dispatcher, groups, tasks));
+        drop((dispatcher, groups, tasks, positions));
         between(&meta);
         let rig = Self::over(Lasting { clock, storage, log, meta, limits, listener, folder }).await;
         let recovered = rig.groups.recover().await.expect("recovered");
@@ -295,6 +320,16 @@ impl Rig {
         self.dispatcher.ack(&self.dispatcher.resolve(&tenant(), &ids)).await
     }
 
+    /// Waits until every commit that was handed in has been answered.
+    pub(crate) async fn commits_are_answered(&self) {
+        let barrier = PositionBatch::new();
+        let answer = self.barriers.commit(self.barriers.epoch(), barrier, Durability::Logged);
+        match self.barriers.committed(answer).await {
+            // Whatever the answer: those before it have theirs.
+            Ok(()) | Err(_) => {}
+        }
+    }
+
     /// Waits until a condition holds.
     pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let end = self.clock.elapsed() + DEADLINE;
@@ -326,6 +361,7 @@ pub(crate) fn request(name: &str, topic: TopicName) -> Subscribe {
 #[derive(Clone, Debug)]
 pub(crate) struct Got {
     pub(crate) event: String,
+    pub(crate) offset: Offset,
     pub(crate) attempt: u32,
     pub(crate) delivery: String,
 }
@@ -339,6 +375,7 @@ pub(crate) fn got_of(deliveries: &[Delivery]) -> Vec<Got> {
         .iter()
         .map(|delivery| Got {
             event: delivery.record.record().event.id().to_owned(),
+            offset: delivery.offset,
             attempt: delivery.attempt,
             delivery: delivery.id.clone(),
         })

@@ -1,21 +1,34 @@
-//! Every change of groups, interrupted at every step: the request is dropped at each await, Meta is cut off before
-//! and after each write, the process dies after each write. Afterwards, and after a restart: memory serves what Meta
-//! holds, what was answered holds, nothing is left that nobody owns, nothing acknowledged comes again.
+//! Every change of groups, interrupted at every step: the request is dropped at each await; Meta, or the position
+//! database, is cut off before and after each write; the process dies before and after each write of either.
+//! Afterwards, and after a restart: memory serves what Meta holds, there are positions of exactly the groups that Meta
+//! holds, what was answered holds, no backlog is lost, nothing acknowledged comes again.
 
-use std::{collections::BTreeMap, future::Future, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use mesh_base::BackendErrorKind;
 
 use mesh_base::{Chance, Signals};
 use mesh_delivery::{
     AskedSettings, GroupKind, GroupSelector, HandOutTerms, Mode, Receiver, SettleOutcome, StartAt, Subscribe,
     SubscribeError,
 };
-use mesh_frame::{GroupName, InstanceId, TopicName};
+use mesh_frame::{GroupName, InstanceId, PartitionId, TopicName};
 use mesh_meta::MetaStore;
-use mesh_state::shared::{ClusterSubscriptionStore, GroupId, SubscriptionStore, Writer};
+use mesh_state::{
+    positions::{LaneKey, faulty::WriteFault},
+    shared::{ClusterSubscriptionStore, GroupId, SubscriptionStore, Writer},
+};
 
 use crate::rig::{DEADLINE, Got, Rig, anybody, client, events, got, request, tenant, topic};
 
-/// More writes of Meta than any of the changes makes.
+/// More writes of Meta, or of positions, than any of the changes makes.
 const MOST_WRITES: usize = 8;
 /// More awaits than any request has.
 const MOST_AWAITS: usize = 8;
@@ -42,10 +55,80 @@ enum Change {
 enum Fault {
     /// The request is dropped when it has waited that often.
     Dropped(usize),
-    /// Meta is cut off at that write; whether the write happens nobody is told. It answers again a little later.
-    CutOff { spared: usize, happens: bool },
-    /// The process dies at that write.
-    Dies { spared: usize, happens: bool },
+    /// A store is cut off at that write; whether the write happens nobody is told. It answers again a little later.
+    CutOff(At),
+    /// The process dies at that write: neither store is reached from then on.
+    Dies(At),
+}
+
+/// A write of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct At {
+    store: Store,
+    /// How many writes work before it.
+    spared: usize,
+    /// Whether it happens all the same.
+    happens: bool,
+}
+
+/// What is written to, and fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Store {
+    Meta,
+    /// Reads go on.
+    Positions,
+    /// Reads fail too.
+    PositionsWithReads,
+}
+
+impl At {
+    /// Orders the fault.
+    fn order(self, rig: &Rig, dies: bool) {
+        // What Meta calls outlives this process, whose database must be closed with it.
+        let positions = Arc::downgrade(&rig.positions);
+        let meta = rig.meta.clone();
+        if self.store == Store::Meta {
+            rig.meta.cut_after(self.spared, self.happens);
+            rig.meta.at_cut(move || {
+                if let Some(positions) = positions.upgrade().filter(|_| dies) {
+                    positions.cut_off(true);
+                }
+            });
+            return;
+        }
+        let refused = WriteFault::Refused(BackendErrorKind::Unavailable);
+        rig.positions.cut_after(self.spared, if self.happens { WriteFault::AnswerLost } else { refused });
+        rig.positions.at_cut(move || {
+            if dies {
+                meta.partition(true);
+            } else if let Some(positions) = positions.upgrade() {
+                positions.fail_reads(self.store == Store::PositionsWithReads);
+            }
+        });
+    }
+
+    fn is_met(self, rig: &Rig) -> bool {
+        match self.store {
+            Store::Meta => !rig.meta.awaits_cut(),
+            Store::Positions | Store::PositionsWithReads => !rig.positions.awaits_fault(),
+        }
+    }
+
+    /// The fault is not met any more, neither by what is left to do nor by the next process.
+    fn call_off(self, rig: &Rig) {
+        At { spared: usize::MAX, ..self }.order(rig, false);
+    }
+
+    /// The store answers again.
+    fn mend(self, rig: &Rig) {
+        match self.store {
+            Store::Meta => rig.meta.partition(false),
+            Store::Positions | Store::PositionsWithReads => {
+                rig.positions.fail_reads(false);
+                rig.positions.cut_off(false);
+            }
+        }
+    }
 }
 
 /// What Meta holds of a group, or memory serves: generation, ack timeout, members with what each may have in flight.
@@ -65,8 +148,9 @@ async fn served(rig: &Rig) -> Served {
     views.into_iter().map(of).collect()
 }
 
-/// What Meta holds; a membership without a group is given under a group of its own with no settings.
-async fn held(rig: &Rig) -> Served {
+/// What Meta holds; a membership without a group is given under a group of its own with no settings. And the lanes of
+/// the groups.
+async fn held(rig: &Rig) -> (Served, BTreeMap<GroupId, LaneKey>) {
     let meta = MetaStore::new(rig.meta.inner().clone(), rig.clock, &Signals::new());
     let writer = Writer::new(&InstanceId::new("beside").expect("legal"), &Chance::system());
     let store = ClusterSubscriptionStore::load(&meta, &writer).await.expect("read");
@@ -80,7 +164,51 @@ async fn held(rig: &Rig) -> Served {
         held.entry(id).or_insert((u32::MAX, 0, Vec::new())).2.push(member);
     }
     held.values_mut().for_each(|(_, _, members)| members.sort());
-    held
+    let lanes = store.groups().into_iter().map(|(id, group)| {
+        let (group, generation) = (group.record.id, group.record.generation);
+        (id, LaneKey { group, generation, partition: PartitionId(0) })
+    });
+    (held, lanes.collect())
+}
+
+/// The lanes of which there are positions: those with a cursor, and those with rows.
+fn kept(rig: &Rig) -> [BTreeSet<LaneKey>; 2] {
+    let store = rig.positions.inner();
+    let cursors = store.offsets().cursors().expect("read");
+    let rows = store.deliveries().lanes().expect("read");
+    [cursors.into_iter().map(|(lane, _)| lane).collect(), rows.into_iter().map(|(lane, _)| lane).collect()]
+}
+
+/// When it is looked at what a change did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// In the process that was to make it.
+    InLife,
+    AfterARestart,
+}
+
+/// Says what memory, Meta and positions disagree about, and whether a change that was answered is not there.
+async fn disagreement(rig: &Rig, change: Change, is_answered: bool, when: When) -> Option<String> {
+    let (memory, (meta, lanes), [mut cursors, mut rows]) = (served(rig).await, held(rig).await, kept(rig));
+    let lanes: BTreeSet<LaneKey> = lanes.into_values().collect();
+    if change == Change::Seek && !is_answered && when == When::InLife {
+        // The generation that did not come: the next seek writes its positions anew, the next start removes them.
+        for lane in &lanes {
+            let next = LaneKey { generation: lane.generation + 1, ..*lane };
+            cursors.remove(&next);
+            rows.remove(&next);
+        }
+    }
+    if memory != meta {
+        return Some(format!("memory serves {memory:#?}, Meta holds {meta:#?}"));
+    }
+    if is_answered && !change.is_made(&memory) {
+        return Some(format!("it was answered, and memory serves {memory:#?}"));
+    }
+    if cursors != lanes || !rows.is_subset(&lanes) {
+        return Some(format!("Meta holds {lanes:#?}, cursors are of {cursors:#?}, rows of {rows:#?}"));
+    }
+    rig.dispatcher.suspension().map(|suspension| suspension.to_string())
 }
 
 struct Named;
@@ -106,6 +234,11 @@ fn shared() -> GroupSelector {
         name: GroupName::new("default").expect("legal"),
         kind: Some(GroupKind::LoadBalance),
     }
+}
+
+fn shared_id() -> GroupId {
+    let GroupSelector { tenant, topic, name, .. } = shared();
+    GroupId { tenant, topic, kind: GroupKind::LoadBalance, name }
 }
 
 impl Change {
@@ -186,6 +319,25 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Whether it cannot be made without a write of positions.
+    fn writes_positions(self) -> bool {
+        match self {
+            Self::Join | Self::Settings | Self::Adopt => false,
+            // Of those who leave: what a member has goes back.
+            Self::Leave
+            | Self::Reject
+            | Self::MakeGroup
+            | Self::MakeBroadcast
+            | Self::LeaveAndDelete
+            | Self::LeaveBroadcast
+            | Self::RemoveGroup
+            | Self::Seek
+            | Self::DeleteTopic => true,
+        }
+    }
+}
+
 /// Polls a future until it has waited `awaits` times, then drops it. `None`: it was dropped.
 async fn drop_after<T>(awaits: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
@@ -211,41 +363,52 @@ async fn run(change: Change, fault: Fault) -> bool {
     let taken = rig.poll("a", 2, 2_000).await;
     assert_eq!(rig.ack(&[&taken[0]]).await, [SettleOutcome::Settled]);
 
-    let (answer, met) = match fault {
-        Fault::Dropped(awaits) => {
-            let answer = drop_after(awaits, change.make(&rig)).await;
-            let met = answer.is_none();
-            (answer, met)
-        }
-        Fault::CutOff { spared, happens } | Fault::Dies { spared, happens } => {
-            rig.meta.cut_after(spared, happens);
-            let answer = tokio::time::timeout(DEADLINE, change.make(&rig)).await.expect("it is answered");
-            (Some(answer), !rig.meta.forget_cut())
+    let (at, dies) = match fault {
+        Fault::Dropped(_) => (None, false),
+        Fault::CutOff(at) => (Some(at), false),
+        Fault::Dies(at) => (Some(at), true),
+    };
+    if let Some(at) = at {
+        at.order(&rig, dies);
+    }
+    let answer = match fault {
+        Fault::Dropped(awaits) => drop_after(awaits, change.make(&rig)).await,
+        Fault::CutOff(_) | Fault::Dies(_) => {
+            Some(tokio::time::timeout(DEADLINE, change.make(&rig)).await.expect("it is answered"))
         }
     };
     let is_answered = answer == Some(Ok(()));
     let about = format!("{change:?} {fault:?} answered {answer:?}");
 
-    // A death: nothing that was begun gets any further, and Meta is reached again by the next process only.
-    let dies = met && matches!(fault, Fault::Dies { .. });
-    if !dies {
-        rig.meta.partition(false);
-        let end = rig.clock.elapsed() + DEADLINE;
-        loop {
-            let (memory, meta) = (served(&rig).await, held(&rig).await);
-            if memory == meta && (!is_answered || change.is_made(&memory)) {
-                break;
-            }
-            let late = rig.clock.elapsed() > end;
-            assert!(!late, "{about}: memory serves {memory:#?}, Meta holds {meta:#?}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
+    // What goes on without the request is waited for. A death: nothing that was begun gets any further, and the
+    // stores are reached again by the next process only.
+    let end = rig.clock.elapsed() + DEADLINE;
+    let met = loop {
+        rig.commits_are_answered().await;
+        let met = at.map_or(answer.is_none(), |at| at.is_met(&rig));
+        if met && dies {
+            break true;
         }
+        if let Some(at) = at.filter(|_| met) {
+            at.mend(&rig);
+        }
+        let Some(disagreement) = disagreement(&rig, change, is_answered, When::InLife).await else {
+            break met;
+        };
+        assert!(rig.clock.elapsed() < end, "{about}: {disagreement}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    if let Some(at) = at.filter(|_| !met) {
+        at.call_off(&rig);
     }
-    let before = held(&rig).await;
+    let (before, _) = held(&rig).await;
     let (rig, _) = rig.restart_after(|meta| meta.partition(false)).await;
-    let (memory, meta) = (served(&rig).await, held(&rig).await);
-    assert_eq!(memory, meta, "{about}: after a restart");
-    assert!(!is_answered || change.is_made(&memory), "{about}: after a restart {memory:#?}");
+    let end = rig.clock.elapsed() + DEADLINE;
+    while let Some(disagreement) = disagreement(&rig, change, is_answered, When::AfterARestart).await {
+        assert!(rig.clock.elapsed() < end, "{about}: after a restart {disagreement}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let (meta, lanes) = held(&rig).await;
     if is_answered {
         assert_eq!(before, meta, "{about}: a restart changes nothing");
     }
@@ -263,6 +426,10 @@ async fn run(change: Change, fault: Fault) -> bool {
     if change.keeps_backlog(&meta) {
         let other = events(&again);
         assert!(other.contains(&"2") && other.contains(&"3"), "{about}: the backlog is lost: {again:?}");
+        // What was handed out and not acknowledged is still outstanding.
+        let rows = rig.positions.inner().deliveries().rows(lanes[&shared_id()]).expect("read");
+        let is_there = rows.iter().any(|(at, _)| *at == taken[1].offset);
+        assert!(is_there, "{about}: {:?} is lost: {rows:?}", taken[1]);
     }
     let (rig, recovered) = rig.restart_after(|_| ()).await;
     assert_eq!(recovered.orphans, 0, "{about}: positions that nobody knows");
@@ -273,15 +440,18 @@ async fn run(change: Change, fault: Fault) -> bool {
 impl Change {
     /// Whether the shared group is the one that was there before, where it was before.
     fn keeps_backlog(self, held: &Served) -> bool {
-        let id = GroupId {
-            tenant: tenant(),
-            topic: topic(),
-            kind: GroupKind::LoadBalance,
-            name: GroupName::new("default").expect("legal"),
-        };
-        held.get(&id).is_some_and(|(generation, _, _)| *generation == 0)
+        held.get(&shared_id()).is_some_and(|(generation, _, _)| *generation == 0)
     }
 }
+
+/// What is tried at each write.
+const FAULTS: [(Store, fn(At) -> Fault); 5] = [
+    (Store::Meta, Fault::CutOff),
+    (Store::Meta, Fault::Dies),
+    (Store::Positions, Fault::CutOff),
+    (Store::Positions, Fault::Dies),
+    (Store::PositionsWithReads, Fault::CutOff),
+];
 
 async fn sweep(change: Change) {
     for awaits in 0..MOST_AWAITS {
@@ -289,17 +459,15 @@ async fn sweep(change: Change) {
             break;
         }
     }
-    for happens in [false, true] {
-        for fault in [
-            |spared, happens| Fault::CutOff { spared, happens },
-            |spared, happens| Fault::Dies { spared, happens },
-        ] {
+    for (store, fault) in FAULTS {
+        for happens in [false, true] {
             let mut steps = 0;
-            while run(change, fault(steps, happens)).await {
+            while run(change, fault(At { store, spared: steps, happens })).await {
                 steps += 1;
-                assert!(steps < MOST_WRITES, "{change:?} makes more writes than is thought");
+                assert!(steps < MOST_WRITES, "{change:?} makes more writes of {store:?} than is thought");
             }
-            assert!(steps > 0, "{change:?} writes nothing");
+            let writes = store == Store::Meta || change.writes_positions();
+            assert!(steps > 0 || !writes, "{change:?} writes nothing to {store:?}");
         }
     }
 }

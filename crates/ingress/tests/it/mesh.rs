@@ -17,7 +17,7 @@ use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
 use mesh_server::{HttpServer, HttpServerSettings, HttpServerSignals, Readiness};
 use mesh_state::{
-    positions::{Positions, PositionsSettings},
+    positions::{Positions, PositionsSettings, RocksDbPositions},
     shared::{ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore, Writer},
 };
 use mesh_storage::{Memory, Storage, StorageLimits, TopicRules, faulty::Faulty};
@@ -76,7 +76,7 @@ impl Mesh {
         let storage = Storage::new(log.clone(), tail, limits, None, &signals).expect("an empty log");
 
         let path = home.path().join("positions");
-        let positions = Positions::open(&PositionsSettings { path }, &machine, &signals).expect("positions");
+        let database = RocksDbPositions::open(&PositionsSettings { path }, &machine).expect("positions");
         let driver =
             LocalMeta::open(&LocalMetaSettings::at(home.path().join("meta")), &machine).expect("meta");
         let meta = MetaStore::new(Arc::new(driver), clock, &signals);
@@ -85,7 +85,8 @@ impl Mesh {
         let subscriptions = ClusterSubscriptionStore::load(&meta, &writer).await.expect("an empty store");
         let tasks = Tasks::new();
         let identities = IdentityStore::new(&meta, &writer);
-        let identity = identities.begin(&instance, &positions).await.expect("an identity");
+        let identity = identities.begin(&instance, &database).await.expect("an identity");
+        let positions = Positions::start(Arc::new(database), &signals);
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             chance: mesh_base::Chance::system(),

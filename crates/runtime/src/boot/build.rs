@@ -16,7 +16,7 @@ use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
 use mesh_server::{BodyLimits, HttpServer, HttpServerSettings, HttpServerSignals, Patience, Readiness, Tls};
 use mesh_state::{
-    positions::{Positions, PositionsSettings},
+    positions::{Positions, PositionsSettings, RocksDbPositions},
     shared::{
         ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, MetaBackedDeadLetterStore,
         MetaBackedTaskStore, RateLimitStore, SessionRegistry, Writer,
@@ -111,9 +111,9 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     tracing::info!(window = ?settings.topics.dedup_window, known, "publisher deduplication");
 
     let path = settings.storage.offset_path.clone();
-    let positions = Positions::open(&PositionsSettings { path: path.clone() }, &machine, &signals)
+    let database = RocksDbPositions::open(&PositionsSettings { path: path.clone() }, &machine)
         .map_err(|error| anyhow::anyhow!(error.chain()))?;
-    let positions = Arc::new(positions);
+    let database = Arc::new(database);
     tracing::info!(
         path = %path.display(),
         offsets = "RocksDbOffsetStore",
@@ -150,12 +150,13 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
     let identity = Beginning {
         data_dir: &data_dir,
         instance: &instance,
-        positions: &positions,
+        positions: &database,
         subscriptions: &subscriptions,
         identities: &identities,
     };
     let identity = identity.begin().await?;
     tracing::info!(boot = identity.epoch.0, "identity");
+    let positions = Arc::new(Positions::start(database, &signals));
 
     let topology = settings.delivery.topology.context("PARTITION_OWNED_PULL needs a shared Meta store")?;
     let delivery_signals = DeliverySignals::new(&signals);

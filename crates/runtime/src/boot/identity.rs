@@ -8,7 +8,7 @@
 
 use mesh_frame::InstanceId;
 use mesh_state::{
-    positions::Positions,
+    positions::RocksDbPositions,
     shared::{ClusterSubscriptionStore, DeliveryIdKey, Identity, IdentityStore, SubscriptionStore},
 };
 
@@ -36,7 +36,7 @@ const STEPS: [Step; 5] =
 pub(super) struct Beginning<'a> {
     pub(super) data_dir: &'a DataDir,
     pub(super) instance: &'a InstanceId,
-    pub(super) positions: &'a Positions,
+    pub(super) positions: &'a RocksDbPositions,
     pub(super) subscriptions: &'a ClusterSubscriptionStore,
     pub(super) identities: &'a IdentityStore,
 }

@@ -1,9 +1,9 @@
-//! The commit thread of the position database, and its suspension.
+//! The thread that commits positions, and its suspension.
 //!
 //! Commits are carried out in the order they were handed in, many in one write. A failed write fails it
 //! and everything behind it, and raises the **ledger epoch**: commits made from an older view are refused.
-//! While suspended the thread writes a probe twice a second, opening the database again where that is what it takes;
-//! the first that succeeds opens the log again. Who reads the database after that sees what is in it for good.
+//! While suspended the thread tries twice a second to heal the store; the first try that succeeds opens the log again.
+//! Who reads positions after that sees what is there for good.
 
 use std::{
     sync::{
@@ -16,13 +16,12 @@ use std::{
 
 use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 use mesh_base::{BackendError, BackendErrorKind, Counter, Gauge, Signals, Tasks};
-use mesh_rocks::{Batch, Durability, Healed, LocalDb};
+use mesh_rocks::Durability;
 use parking_lot::Mutex;
 
 use super::{
-    PositionBatch,
+    PositionBatch, PositionStore,
     commit::{Commit, CommitError, Decider},
-    keys::PROBE,
 };
 
 /// How often a suspended log tries whether it can write.
@@ -59,7 +58,7 @@ pub struct PositionLog {
 }
 
 impl PositionLog {
-    pub(super) fn start(db: Arc<LocalDb>, signals: &Signals) -> Self {
+    pub(super) fn start(store: Arc<dyn PositionStore>, signals: &Signals) -> Self {
         let shared = Arc::new(Shared {
             epoch: AtomicU64::new(0),
             open: AtomicBool::new(true),
@@ -70,7 +69,7 @@ impl PositionLog {
         });
         let (sender, jobs) = unbounded();
         let (work, stop) = (shared.clone(), sender.clone());
-        let thread = Tasks::thread("ledger", move || run(&db, &work, &jobs));
+        let thread = Tasks::thread("ledger", move || run(&*store, &work, &jobs));
         Self {
             jobs: Arc::new(Mutex::new(Some(stop))),
             sender,
@@ -143,7 +142,7 @@ impl PositionLog {
     }
 }
 
-fn run(db: &LocalDb, shared: &Shared, jobs: &Receiver<Job>) {
+fn run(store: &dyn PositionStore, shared: &Shared, jobs: &Receiver<Job>) {
     let mut probes = None;
     loop {
         let first = if shared.open.load(Ordering::Acquire) {
@@ -153,7 +152,7 @@ fn run(db: &LocalDb, shared: &Shared, jobs: &Receiver<Job>) {
             let probes = probes.get_or_insert_with(|| tick(PROBE_EVERY));
             select! {
                 recv(probes) -> _ => {
-                    probe(db, shared);
+                    heal(store, shared);
                     continue;
                 }
                 recv(jobs) -> job => job,
@@ -164,7 +163,7 @@ fn run(db: &LocalDb, shared: &Shared, jobs: &Receiver<Job>) {
         gathered.extend(jobs.try_iter().take(GATHER - 1));
         let last = gathered.iter().position(|job| job.epoch == LedgerEpoch(u64::MAX));
         let closing = last.map(|at| gathered.split_off(at));
-        write(db, shared, gathered);
+        write(store, shared, gathered);
         if let Some(closing) = closing {
             for (place, job) in closing.into_iter().enumerate() {
                 job.done.decide(if place == 0 { Ok(()) } else { Err(CommitError::Closed) });
@@ -174,26 +173,29 @@ fn run(db: &LocalDb, shared: &Shared, jobs: &Receiver<Job>) {
     }
 }
 
-fn write(db: &LocalDb, shared: &Shared, jobs: Vec<Job>) {
+fn write(store: &dyn PositionStore, shared: &Shared, jobs: Vec<Job>) {
     let epoch = LedgerEpoch(shared.epoch.load(Ordering::Acquire));
     let open = shared.open.load(Ordering::Acquire);
-    let (good, stale): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| open && job.epoch == epoch);
     let reason = if shared.full.load(Ordering::Acquire) { CommitError::Full } else { CommitError::Suspended };
-    for job in stale {
-        job.done.decide(Err(reason));
-    }
-    let mut batch = Batch::new();
+    let (mut batches, mut waiting) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
     let mut durability = Durability::Logged;
-    for job in &good {
-        job.batch.write_into(&mut batch);
+    for job in jobs {
+        if !open || job.epoch != epoch {
+            job.done.decide(Err(reason));
+            continue;
+        }
         if job.durability == Durability::Synced {
             durability = Durability::Synced;
         }
+        batches.push(job.batch);
+        waiting.push(job.done);
     }
-    let result = if batch.is_empty() { Ok(()) } else { db.write(&batch, durability) };
+    // A barrier asks nothing of the store.
+    let nothing = batches.iter().all(PositionBatch::is_empty);
+    let result = if nothing { Ok(()) } else { store.commit(&batches, durability) };
     let answer = result.map_err(|error| suspend(shared, &error));
-    for job in good {
-        job.done.decide(answer);
+    for done in waiting {
+        done.decide(answer);
     }
 }
 
@@ -209,12 +211,9 @@ fn suspend(shared: &Shared, error: &BackendError) -> CommitError {
     if full { CommitError::Full } else { CommitError::Suspended }
 }
 
-fn probe(db: &LocalDb, shared: &Shared) {
-    let mut batch = Batch::new();
-    batch.put("default", PROBE, shared.epoch.load(Ordering::Acquire).to_be_bytes());
-    match db.heal(&batch) {
-        // Views that were read before are of an older epoch either way.
-        Ok(Healed::Resumed | Healed::Reopened) => {
+fn heal(store: &dyn PositionStore, shared: &Shared) {
+    match store.heal() {
+        Ok(()) => {
             shared.full.store(false, Ordering::Release);
             shared.suspended.set(0);
             shared.open.store(true, Ordering::Release);

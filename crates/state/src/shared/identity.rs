@@ -24,7 +24,7 @@ use mesh_frame::{Epoch, InstanceId};
 use mesh_meta::{MetaStore, Page};
 use serde::{Deserialize, Serialize};
 
-use crate::positions::Positions;
+use crate::positions::RocksDbPositions;
 
 use super::{Created, GroupId, Removed, Replaced, SharedRecord, Unknown, Writer, keys, records::Records};
 
@@ -256,7 +256,7 @@ impl IdentityStore {
     pub async fn begin(
         &self,
         instance: &InstanceId,
-        positions: &Positions,
+        positions: &RocksDbPositions,
     ) -> Result<Identity, BackendError> {
         let DeliveryIdKey(delivery_id_key) = self.delivery_id_key().await?;
         let epoch = self.count_boot(instance, positions.last_boot()?).await?;

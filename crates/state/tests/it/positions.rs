@@ -1,18 +1,25 @@
 //! The two local stores on real RocksDB: restarts, kills, a full disk.
 
-use std::{fs, path::Path};
+mod drivers;
+mod log;
+
+use std::{fs, path::Path, sync::Arc};
 
 use mesh_base::{Signals, UnixMillis};
 use mesh_frame::{Epoch, Incarnation, Offset, PartitionId};
 use mesh_rocks::{Durability, Machine};
 use mesh_state::positions::{
-    CommitError, Cursor, DeliveryStateStore, LaneKey, LastError, OffsetStore, PositionBatch, Positions,
-    PositionsSettings, Row, RowState,
+    CommitError, Cursor, LaneKey, LastError, PositionBatch, PositionStore, Positions, PositionsSettings,
+    RocksDbPositions, Row, RowState,
 };
 
-fn open(path: &Path) -> Positions {
+fn database(path: &Path) -> Arc<RocksDbPositions> {
     let settings = PositionsSettings { path: path.to_owned() };
-    Positions::open(&settings, &Machine::default(), &Signals::new()).expect("opens")
+    Arc::new(RocksDbPositions::open(&settings, &Machine::default()).expect("opens"))
+}
+
+fn open(path: &Path) -> Positions {
+    Positions::start(database(path), &Signals::new())
 }
 
 fn lane(partition: u32) -> LaneKey {
@@ -65,13 +72,14 @@ mod offset_store_restart {
     #[tokio::test(flavor = "multi_thread")]
     async fn offset_survives_process_restart() {
         let folder = tempfile::tempdir().expect("a folder");
-        let positions = open(folder.path());
-        positions.record_boot(Epoch(3)).expect("written");
+        let database = database(folder.path());
+        database.record_boot(Epoch(3)).expect("written");
+        let positions = Positions::start(database, &Signals::new());
         let mut batch = PositionBatch::new();
         positions.offsets().stage(&mut batch, lane(0), cursor(100));
         commit(&positions, batch).await.expect("committed");
         let killed = as_killed(folder.path());
-        let again = open(killed.path());
+        let again = super::database(killed.path());
         assert_eq!(again.offsets().cursor(lane(0)).expect("read"), Some(cursor(100)));
         assert_eq!(again.offsets().cursor(lane(1)).expect("read"), None);
         assert_eq!(again.last_boot().expect("read"), Epoch(3));
@@ -97,7 +105,8 @@ mod delivery_state_store_kill_minus_nine {
         store.stage_put(&mut batch, lane(1), Offset(9), row(1));
         commit(&positions, batch).await.expect("committed");
         let killed = as_killed(folder.path());
-        let again = open(killed.path()).deliveries();
+        let again = open(killed.path());
+        let again = again.deliveries();
         let rows = again.rows(lane(0)).expect("read");
         assert_eq!(rows.len(), 49);
         assert!(rows.iter().all(|(offset, found)| *offset != Offset(7) && *found == row(3)));
@@ -109,8 +118,9 @@ mod delivery_state_store_kill_minus_nine {
 async fn a_planned_close_keeps_everything() {
     // proves: FM-3
     let folder = tempfile::tempdir().expect("a folder");
-    let positions = open(folder.path());
-    positions.record_boot(Epoch(7)).expect("written");
+    let at = database(folder.path());
+    at.record_boot(Epoch(7)).expect("written");
+    let positions = Positions::start(at, &Signals::new());
     let mut batch = PositionBatch::new();
     batch.put_cursor(lane(0), cursor(5));
     commit(&positions, batch).await.expect("committed");
@@ -122,25 +132,10 @@ async fn a_planned_close_keeps_everything() {
     .expect("closed");
     assert_eq!(commit(&positions, PositionBatch::new()).await, Err(CommitError::Closed));
     drop(positions);
-    let positions = open(folder.path());
+    let positions = database(folder.path());
     assert_eq!(positions.offsets().cursors().expect("read"), [(lane(0), cursor(5))]);
     assert_eq!(positions.last_boot().expect("read"), Epoch(7));
     assert_eq!(positions.old_identity().expect("read"), None);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn forgetting_a_lane_removes_its_cursor_and_rows_and_no_others() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let positions = open(folder.path());
-    let mut batch = PositionBatch::new();
-    for partition in 0..3 {
-        batch.put_cursor(lane(partition), cursor(5));
-        batch.put_row(lane(partition), Offset(1), row(1));
-    }
-    batch.forget(lane(1));
-    commit(&positions, batch).await.expect("committed");
-    assert_eq!(positions.offsets().cursors().expect("read"), [(lane(0), cursor(5)), (lane(2), cursor(5))]);
-    assert_eq!(positions.deliveries().lanes().expect("read"), [(lane(0), 1), (lane(2), 1)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

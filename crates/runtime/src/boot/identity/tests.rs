@@ -7,7 +7,7 @@ use mesh_frame::{Epoch, GroupName, Incarnation, Offset, PartitionId, TenantId, T
 use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::{Batch, Durability, Family, FamilyKind, LocalDb, Machine, Spec};
 use mesh_state::{
-    positions::{Cursor, LaneKey, OffsetStore, PositionBatch, PositionsSettings},
+    positions::{Cursor, LaneKey, PositionBatch, PositionStore, PositionsSettings},
     shared::{AckMode, GroupId, GroupKind, GroupRecord, GroupSettings, Unknown, Writer},
 };
 
@@ -73,7 +73,7 @@ fn raw_positions(root: &Path) -> LocalDb {
 struct Opened {
     data_dir: DataDir,
     instance: InstanceId,
-    positions: Positions,
+    positions: RocksDbPositions,
     subscriptions: ClusterSubscriptionStore,
     identities: IdentityStore,
     meta: MetaStore,
@@ -85,7 +85,7 @@ impl Opened {
         let instance = data_dir.instance(None, &mesh_base::Chance::system()).expect("an id");
         let (machine, signals) = (Machine::default(), Signals::new());
         let settings = PositionsSettings { path: root.join("offset") };
-        let positions = Positions::open(&settings, &machine, &signals).expect("opens");
+        let positions = RocksDbPositions::open(&settings, &machine).expect("opens");
         let driver = LocalMeta::open(&LocalMetaSettings::at(root.join("meta")), &machine).expect("opens");
         let meta = MetaStore::new(Arc::new(driver), Clock::system(), &signals);
         let writer = Writer::new(&instance, &mesh_base::Chance::system());
@@ -113,8 +113,7 @@ async fn old_directory(root: &Path) {
         assert!(matches!(made, Ok(mesh_state::shared::Created::Written(_))), "{made:?}");
         let mut batch = PositionBatch::new();
         batch.put_cursor(lane(number), cursor(10 + number));
-        let log = opened.positions.log();
-        log.committed(log.commit(log.epoch(), batch, Durability::Synced)).await.expect("committed");
+        opened.positions.commit(&[batch], Durability::Synced).expect("committed");
     }
     drop(opened);
     let db = raw_positions(root);

@@ -2,12 +2,12 @@
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
-use mesh_base::{BackendErrorKind, Signals};
+use mesh_base::BackendErrorKind;
 use mesh_frame::Epoch;
 use mesh_meta::{MetaStore, memory::MemoryMeta};
 use mesh_rocks::Machine;
 use mesh_state::{
-    positions::{Positions, PositionsSettings},
+    positions::{PositionsSettings, RocksDbPositions},
     shared::{DeliveryIdKey, Identity, IdentityStore, NumbersAligned},
 };
 
@@ -17,9 +17,9 @@ fn identities(meta: &MetaStore) -> IdentityStore {
     IdentityStore::new(meta, &writer("one"))
 }
 
-fn positions(path: &Path) -> Positions {
+fn positions(path: &Path) -> RocksDbPositions {
     let settings = PositionsSettings { path: path.to_owned() };
-    Positions::open(&settings, &Machine::default(), &Signals::new()).expect("opens")
+    RocksDbPositions::open(&settings, &Machine::default()).expect("opens")
 }
 
 /// A start of the instance over these databases.

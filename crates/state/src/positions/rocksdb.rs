@@ -1,25 +1,36 @@
-//! The position database as a whole: opened once at boot.
+//! Positions on RocksDB: one database with two column families, opened once at boot.
+//!
+//! A commit is one write batch. A thread syncs the database every second. After a failed write the database is opened
+//! again where that is what it takes; nothing is ever wiped.
 //!
 //! It keeps the count of boots that it was last opened with, so that the count never falls back with Meta
 //! ([`crate::shared::IdentityStore`]). The key of delivery ids and the group numbers are not here: releases with
-//! format 1 of this database kept them, [`Positions::old_identity`] shows them and
-//! [`Positions::forget_old_identity`] removes them once Meta has them.
+//! format 1 of this database kept them, [`RocksDbPositions::old_identity`] shows them and
+//! [`RocksDbPositions::forget_old_identity`] removes them once Meta has them.
+
+mod stores;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mesh_base::{BackendError, BackendErrorKind, Signals};
-use mesh_frame::Epoch;
-use mesh_rocks::{Batch, Durability, Family, FamilyKind, LocalDb, Machine, Spec, Syncer};
-use parking_lot::Mutex;
+use mesh_base::{BackendError, BackendErrorKind};
+use mesh_frame::{Epoch, Offset};
+use mesh_rocks::{Batch, Durability, Family, FamilyKind, Healed, LocalDb, Machine, Spec, Syncer};
+
+pub use stores::{RocksDbDeliveryStateStore, RocksDbOffsetStore};
 
 use super::{
-    PositionLog, RocksDbDeliveryStateStore, RocksDbOffsetStore,
-    keys::{BOOTS, CURSORS, FORMAT, LEDGER, NAME, NEXT_GROUP, SECRET},
+    DeliveryStateStore, OffsetStore, PositionBatch, PositionChange, PositionStore,
+    keys::{BOOTS, CURSORS, FORMAT, LEDGER, NAME, NEXT_GROUP, PROBE, SECRET},
 };
 
 /// Format 1 kept the key of delivery ids and the last group number too.
 const FORMAT_VERSION: u32 = 2;
 const OLD_FORMAT_VERSION: u32 = 1;
+/// What power loss can undo at most.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+const FAMILIES: &[Family] =
+    &[Family { name: CURSORS, kind: FamilyKind::Rows }, Family { name: LEDGER, kind: FamilyKind::Rows }];
 
 /// Where the position database is kept.
 #[derive(Clone, Debug)]
@@ -42,50 +53,33 @@ impl std::fmt::Debug for OldIdentity {
 }
 
 /// The open position database.
-pub struct Positions {
+pub struct RocksDbPositions {
+    /// Ends before the database is closed.
+    _syncer: Syncer,
     db: Arc<LocalDb>,
-    log: PositionLog,
-    syncer: Mutex<Option<Syncer>>,
+    offsets: RocksDbOffsetStore,
+    deliveries: RocksDbDeliveryStateStore,
 }
 
-const FAMILIES: &[Family] =
-    &[Family { name: CURSORS, kind: FamilyKind::Rows }, Family { name: LEDGER, kind: FamilyKind::Rows }];
-
-impl Positions {
-    /// Opens the database, making it when there is none. Blocks.
+impl RocksDbPositions {
+    /// Opens the database, making it when there is none, and starts the thread that syncs it. Blocks.
     ///
     /// # Errors
     /// `failed to open RocksDB offset store at <path>` and why; nothing is wiped.
-    pub fn open(
-        settings: &PositionsSettings,
-        machine: &Machine,
-        signals: &Signals,
-    ) -> Result<Self, BackendError> {
+    pub fn open(settings: &PositionsSettings, machine: &Machine) -> Result<Self, BackendError> {
         let spec =
             Spec { name: NAME, path: settings.path.clone(), families: FAMILIES, write_buffer_bytes: 8 << 20 };
         let db = Arc::new(LocalDb::open(&spec, machine)?);
         check_format(&db)?;
-        let log = PositionLog::start(db.clone(), signals);
-        let syncer = Syncer::spawn(db.clone(), Duration::from_secs(1), || ());
-        Ok(Self { db, log, syncer: Mutex::new(Some(syncer)) })
+        Ok(Self {
+            _syncer: Syncer::spawn(db.clone(), SYNC_EVERY, || ()),
+            offsets: RocksDbOffsetStore(db.clone()),
+            deliveries: RocksDbDeliveryStateStore(db.clone()),
+            db,
+        })
     }
 
-    /// Where changes are committed.
-    pub fn log(&self) -> &PositionLog {
-        &self.log
-    }
-
-    /// The store of cursors.
-    pub fn offsets(&self) -> RocksDbOffsetStore {
-        RocksDbOffsetStore(self.db.clone())
-    }
-
-    /// The store of rows.
-    pub fn deliveries(&self) -> RocksDbDeliveryStateStore {
-        RocksDbDeliveryStateStore(self.db.clone())
-    }
-
-    /// The count of boots that [`Positions::record_boot`] wrote last; 0: none yet.
+    /// The count of boots that [`RocksDbPositions::record_boot`] wrote last; 0: none yet.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -113,8 +107,8 @@ impl Positions {
         Ok(Some(OldIdentity { delivery_id_key }))
     }
 
-    /// Removes what [`Positions::old_identity`] shows and raises the format of the database, as one effect that is on
-    /// the disk when it returns. Releases with format 1 refuse the database from then on. Blocks.
+    /// Removes what [`RocksDbPositions::old_identity`] shows and raises the format of the database, as one effect that
+    /// is on the disk when it returns. Releases with format 1 refuse the database from then on. Blocks.
     ///
     /// # Errors
     /// When it cannot be written; nothing is removed then.
@@ -125,21 +119,44 @@ impl Positions {
         batch.delete("default", NEXT_GROUP);
         self.db.write(&batch, Durability::Synced)
     }
-
-    /// Commits what waits, syncs and ends its threads. Blocks.
-    pub fn close(&self) {
-        self.log.close();
-        drop(self.syncer.lock().take());
-        if let Err(error) = self.db.sync() {
-            tracing::error!(error = %error.chain(), "positions could not be synced at close");
-        }
-    }
 }
 
-impl Drop for Positions {
-    /// No thread of it outlives it.
-    fn drop(&mut self) {
-        self.close();
+impl PositionStore for RocksDbPositions {
+    fn commit(&self, batches: &[PositionBatch], durability: Durability) -> Result<(), BackendError> {
+        let mut batch = Batch::new();
+        for change in batches.iter().flat_map(PositionBatch::changes) {
+            match change {
+                PositionChange::Cursor(lane, cursor) => batch.put(CURSORS, lane.bytes(), cursor.encode()),
+                PositionChange::Put(lane, offset, row) => batch.put(LEDGER, lane.row(*offset), row.encode()),
+                PositionChange::Delete(lane, offset) => batch.delete(LEDGER, lane.row(*offset)),
+                PositionChange::Forget(lane) => {
+                    batch.delete(CURSORS, lane.bytes());
+                    batch.delete_range(LEDGER, lane.row(Offset(0)), lane.row(Offset(u64::MAX)));
+                }
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.db.write(&batch, durability) }
+    }
+
+    fn sync(&self) -> Result<(), BackendError> {
+        self.db.sync()
+    }
+
+    fn heal(&self) -> Result<(), BackendError> {
+        let mut probe = Batch::new();
+        probe.put("default", PROBE, []);
+        match self.db.heal(&probe)? {
+            // Views that were read before are of an older epoch either way.
+            Healed::Resumed | Healed::Reopened => Ok(()),
+        }
+    }
+
+    fn offsets(&self) -> &dyn OffsetStore {
+        &self.offsets
+    }
+
+    fn deliveries(&self) -> &dyn DeliveryStateStore {
+        &self.deliveries
     }
 }
 
