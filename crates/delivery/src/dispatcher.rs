@@ -317,3 +317,6 @@ impl ReliableDispatcher {
         views::lag::show(&self.0.core, signals);
     }
 }
+
+#[cfg(test)]
+mod tests;
