@@ -444,8 +444,11 @@ impl Change {
     }
 }
 
+/// Makes a fault of a write.
+type Interrupt = fn(At) -> Fault;
+
 /// What is tried at each write.
-const FAULTS: [(Store, fn(At) -> Fault); 5] = [
+const FAULTS: [(Store, Interrupt); 5] = [
     (Store::Meta, Fault::CutOff),
     (Store::Meta, Fault::Dies),
     (Store::Positions, Fault::CutOff),

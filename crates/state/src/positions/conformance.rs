@@ -181,13 +181,15 @@ pub fn a_row_reads_back_as_it_was_written_under_any_lane_and_offset(store: Arc<d
 pub fn changes_are_carried_out_in_the_order_of_batches_and_within_a_batch(store: Arc<dyn PositionStore>) {
     // proves: ST-4
     type Stage = fn(&mut PositionBatch, LaneKey);
+    /// A name, what is staged, and the cursor and the row's attempt that hold then.
+    type Case<'a> = (&'a str, &'a [Stage], Option<u64>, Option<u32>);
     let put: Stage = |batch, at| batch.put_row(at, Offset(1), row(1));
     let put_again: Stage = |batch, at| batch.put_row(at, Offset(1), row(2));
     let end: Stage = |batch, at| batch.delete_row(at, Offset(1));
     let move_on: Stage = |batch, at| batch.put_cursor(at, cursor(1));
     let move_further: Stage = |batch, at| batch.put_cursor(at, cursor(2));
     let forget: Stage = |batch, at| batch.forget(at);
-    let cases: [(&str, &[Stage], Option<u64>, Option<u32>); 8] = [
+    let cases: [Case<'_>; 8] = [
         ("put, put again", &[put, put_again], None, Some(2)),
         ("put, end", &[put, end], None, None),
         ("put, end, put again", &[put, end, put_again], None, Some(2)),

@@ -194,12 +194,12 @@ fn write(store: &dyn PositionStore, shared: &Shared, jobs: Vec<Job>) {
     let nothing = batches.iter().all(PositionBatch::is_empty);
     let result = if nothing { Ok(()) } else { store.commit(&batches, durability) };
     let answer = result.map_err(|error| suspend(shared, &error));
+    // Whoever asked may have gone: the change is made all the same, and a view in memory is told by the epoch.
     for done in waiting {
         done.decide(answer);
     }
 }
 
-/// Whoever asked may have gone: the change is made all the same, and a view in memory is told by the epoch.
 fn suspend(shared: &Shared, error: &BackendError) -> CommitError {
     let full = error.kind() == BackendErrorKind::Full;
     shared.full.store(full, Ordering::Release);
