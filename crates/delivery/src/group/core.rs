@@ -72,8 +72,17 @@ impl Core {
     /// The group's state, with everything completed that was committed.
     pub(crate) fn enter<'a>(&self, group: &'a Group, now: UnixMillis) -> MutexGuard<'a, GroupState> {
         let mut state = group.state.lock();
-        if state.complete(now) {
+        if state.staged.is_empty() {
+            return state;
+        }
+        let mut batch = PositionBatch::new();
+        let completed = state.complete(now, &mut batch);
+        self.signals.returned.inc_by(completed.returned);
+        if completed.condemned {
             self.attention.condemn(group);
+        }
+        if let Some(epoch) = state.epoch {
+            self.ledger.commit_later(epoch, batch);
         }
         state
     }

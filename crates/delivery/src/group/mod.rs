@@ -104,7 +104,7 @@ impl Group {
                 lanes: Vec::new(),
                 epoch: None,
                 turn: 0,
-                streams: GroupStreams::new(number),
+                streams: GroupStreams::new((number, generation)),
                 staged: VecDeque::new(),
             }),
             waiters: Arc::default(),

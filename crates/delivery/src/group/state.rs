@@ -10,7 +10,7 @@ use std::{
 
 use mesh_base::UnixMillis;
 use mesh_frame::{ClientId, Offset, PartitionId, TenantId, TopicName};
-use mesh_push::Waiters;
+use mesh_push::{Overflow, Waiters};
 use mesh_state::positions::{Commit, Decision, LedgerEpoch, PositionBatch};
 use mesh_storage::{Cached, LogRecord, Partition};
 
@@ -20,7 +20,7 @@ use super::{
     settings::Settings,
     streams::{GroupStreams, Parcel, Stream},
 };
-use crate::lane::{AckMode, Lane, Member, Source, Taken, Terms, Windows};
+use crate::lane::{AckMode, Lane, Member, Source, Taken, Terms, Windows, delivery_bytes};
 
 /// What the mutex guards.
 #[derive(Debug)]
@@ -51,12 +51,23 @@ pub(crate) struct Staged {
     pub(crate) epoch: LedgerEpoch,
     /// Hand-outs, with what ended on the way.
     pub(crate) taken: Arc<Vec<(PartitionId, Taken)>>,
+    /// For which stream, beside each of them; empty when they are for a poll.
+    pub(crate) to: Vec<Arc<Stream>>,
     /// Deliveries that end with it.
     pub(crate) ends: Vec<(PartitionId, Offset)>,
     /// Progress that no hand-out carries.
     pub(crate) progress: Vec<(PartitionId, Offset)>,
     /// Whether deliveries wait for their dead letters with it.
     pub(crate) condemned: bool,
+}
+
+/// What completing commits came to.
+#[derive(Debug, Default)]
+pub(crate) struct Completed {
+    /// Deliveries wait for their dead letters since.
+    pub(crate) condemned: bool,
+    /// Deliveries that no mailbox took.
+    pub(crate) returned: u64,
 }
 
 impl Staged {
@@ -66,6 +77,7 @@ impl Staged {
             decision: commit.decision(),
             epoch,
             taken: Arc::default(),
+            to: Vec::new(),
             ends: Vec::new(),
             progress: Vec::new(),
             condemned: false,
@@ -81,17 +93,17 @@ pub(crate) struct PartitionLane {
 }
 
 impl GroupState {
-    /// Completes what was committed since, in the order of the commits. `true`: deliveries wait for their dead
-    /// letters since.
-    pub(crate) fn complete(&mut self, now: UnixMillis) -> bool {
-        let mut condemned = false;
+    /// Completes what was committed since, in the order of the commits. What that changes in turn is staged into
+    /// `batch`.
+    pub(crate) fn complete(&mut self, now: UnixMillis, batch: &mut PositionBatch) -> Completed {
+        let mut completed = Completed::default();
         while let Some(answer) = self.staged.front().and_then(|staged| staged.decision.answer()) {
             let Some(staged) = self.staged.pop_front() else { break };
             // After a failure the lanes are read again, and say themselves what holds.
             if answer.is_err() || self.epoch != Some(staged.epoch) {
                 continue;
             }
-            condemned |= staged.condemned;
+            completed.condemned |= staged.condemned;
             for (partition, taken) in staged.taken.iter() {
                 if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.partition.id() == *partition) {
                     lane.lane.handed(taken);
@@ -108,8 +120,39 @@ impl GroupState {
                     lane.progressed(*next);
                 }
             }
+            if !staged.to.is_empty() {
+                completed.returned += self.put_into_mailboxes(&staged, now, batch);
+            }
         }
-        condemned
+        completed
+    }
+
+    /// Puts what was taken for streams into their mailboxes, in the same step as it is confirmed: a stream that ends
+    /// finds each delivery either in its mailbox or written. What cannot be put goes back; how many did.
+    fn put_into_mailboxes(&mut self, staged: &Staged, now: UnixMillis, batch: &mut PositionBatch) -> u64 {
+        let (auto, group) = (self.terms.ack == AckMode::Auto, self.streams.group());
+        let overflow = if auto { Overflow::Keep } else { Overflow::Refuse };
+        let mut returned = 0;
+        let mut all = staged.taken.iter().zip(&staged.to).peekable();
+        while let Some(stream) = all.peek().map(|(_, stream)| *stream) {
+            let mut parcels: Vec<(usize, Parcel)> = Vec::new();
+            while let Some(((partition, taken), _)) = all.next_if(|(_, other)| Arc::ptr_eq(other, stream)) {
+                let Some(lane) = self.lane(*partition) else { continue };
+                parcels.extend(taken.standing(lane).map(|hand_out| {
+                    let parcel = Parcel { group, partition: *partition, hand_out: hand_out.clone(), auto };
+                    (delivery_bytes(&hand_out.record), parcel)
+                }));
+            }
+            // A stream that was replaced or closed since gets nothing more.
+            let back = if self.streams.is_open(stream) {
+                stream.mailbox.put(parcels, overflow, now.0)
+            } else {
+                parcels.into_iter().map(|(_, parcel)| parcel).collect()
+            };
+            returned += back.len() as u64;
+            self.give_back(&back, now, batch);
+        }
+        returned
     }
 
     pub(crate) fn lane(&mut self, partition: PartitionId) -> Option<&mut Lane> {

@@ -105,15 +105,21 @@ impl Seat {
 /// The streams of a group's members.
 #[derive(Debug)]
 pub(crate) struct GroupStreams {
-    group: u64,
+    /// The number of the group, and its generation.
+    group: (u64, u32),
     open: BTreeMap<Member, Arc<Stream>>,
     fan: Option<Arc<Fan>>,
     seat: Arc<Seat>,
 }
 
 impl GroupStreams {
-    pub(crate) fn new(group: u64) -> Self {
+    pub(crate) fn new(group: (u64, u32)) -> Self {
         Self { group, open: BTreeMap::new(), fan: None, seat: Arc::default() }
+    }
+
+    /// The number of the group, and its generation.
+    pub(crate) fn group(&self) -> (u64, u32) {
+        self.group
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -165,14 +171,14 @@ impl GroupStreams {
         if let Some(fan) = &self.fan
             && self.seat.wants()
         {
-            fan.queue(self.group);
+            fan.queue(self.group.0);
         }
     }
 
     /// Takes out of the mailboxes what lies there with its lock run out.
     pub(crate) fn take_late(&self, now: UnixMillis) -> Vec<Parcel> {
         let is_late = |parcel: &Parcel| {
-            parcel.group.0 == self.group && !parcel.auto && parcel.hand_out.locked_until <= now
+            parcel.group.0 == self.group.0 && !parcel.auto && parcel.hand_out.locked_until <= now
         };
         self.open.values().flat_map(|stream| stream.mailbox.remove_if(is_late)).collect()
     }

@@ -13,22 +13,22 @@ use futures_util::{
 };
 use mesh_base::Stop;
 use mesh_frame::Offset;
-use mesh_push::{Overflow, Room};
+use mesh_push::Room;
 use mesh_rocks::Durability;
-use mesh_state::positions::{LedgerEpoch, PositionBatch};
+use mesh_state::positions::PositionBatch;
 use mesh_storage::Partition;
 
 use super::{
-    hand_outs::{HandOuts, Handing, TakenByLane},
+    hand_outs::{HandOuts, TakenByLane},
     poll::HELD,
     take::{Looking, take},
 };
 use crate::{
     group::{
         Committing, Group,
-        streams::{Fan, Parcel, Stream},
+        streams::{Fan, Stream},
     },
-    lane::{AckMode, Demand, LOOK, Member, delivery_bytes},
+    lane::{AckMode, Demand, LOOK, Member},
     ledger::LedgerUnavailable,
 };
 
@@ -69,10 +69,7 @@ enum Look {
 }
 
 struct TookForStreams {
-    epoch: LedgerEpoch,
     taken: Arc<TakenByLane>,
-    /// For whom, beside each of them.
-    to: Vec<Arc<Stream>>,
     commit: Option<Committing>,
     cold: Option<(Arc<Partition>, Offset)>,
     more: bool,
@@ -85,12 +82,6 @@ struct Given {
     count: usize,
     /// Nothing that could be taken was left when they were in the mailboxes.
     is_all: bool,
-}
-
-/// What one mailbox gets, each with its bytes.
-struct Mail {
-    stream: Arc<Stream>,
-    parcels: Vec<(usize, Parcel)>,
 }
 
 impl HandOuts {
@@ -173,10 +164,10 @@ impl HandOuts {
             Look::Held => return Ok(Served::Held),
             Look::Took(took) => took,
         };
-        let TookForStreams { epoch, taken, to, commit, cold, more } = took;
+        let TookForStreams { taken, commit, cold, more } = took;
         let changed = commit.is_some();
         let left_to: Vec<Member> = taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
-        let Given { count, is_all } = self.deliver(group, epoch, taken, to, commit).await?;
+        let Given { count, is_all } = self.deliver(group, &taken, commit).await?;
         if changed {
             self.core.after(group);
         }
@@ -270,59 +261,26 @@ impl HandOuts {
         let taken = Arc::new(taken);
         let commit = (!batch.is_empty()).then(|| {
             let completes = taken.clone();
-            core.commit(group, state, batch, Durability::Logged, |staged| staged.taken = completes)
+            core.commit(group, state, batch, Durability::Logged, |staged| {
+                staged.taken = completes;
+                staged.to = to;
+            })
         });
-        Look::Took(TookForStreams { epoch, taken, to, commit, cold, more })
+        Look::Took(TookForStreams { taken, commit, cold, more })
     }
 
-    /// Waits for the commit of a take, then puts what stands into the mailboxes.
+    /// Waits for the commit of a take; what stands then is put into the mailboxes when the group is entered.
     async fn deliver(
-        self: &Arc<Self>,
+        &self,
         group: &Arc<Group>,
-        epoch: LedgerEpoch,
-        taken: Arc<TakenByLane>,
-        to: Vec<Arc<Stream>>,
+        taken: &TakenByLane,
         commit: Option<Committing>,
     ) -> Result<Given, LedgerUnavailable> {
-        self.count_dropped(group, &taken);
+        self.count_dropped(group, taken);
         let Some(commit) = commit else { return Ok(Given::default()) };
-        Handing::new(self, group, &taken).done(commit).await?;
-        let now = self.core.clock.now();
-        let mut guard = self.core.enter(group, now);
-        let state = &mut *guard;
-        if state.epoch != Some(epoch) {
-            return Ok(Given::default());
-        }
-        let auto = state.terms.ack == AckMode::Auto;
-        let mut mail: Vec<Mail> = Vec::new();
-        let mut count = 0;
-        for ((partition, took), stream) in taken.iter().zip(to) {
-            let Some(lane) = state.lane(*partition) else { continue };
-            let parcels = took.standing(lane).map(|hand_out| {
-                let bytes = delivery_bytes(&hand_out.record);
-                let group = (group.number, group.generation);
-                (bytes, Parcel { group, partition: *partition, hand_out: hand_out.clone(), auto })
-            });
-            let parcels: Vec<(usize, Parcel)> = parcels.collect();
-            count += parcels.len();
-            match mail.last_mut() {
-                Some(last) if Arc::ptr_eq(&last.stream, &stream) => last.parcels.extend(parcels),
-                _ => mail.push(Mail { stream, parcels }),
-            }
-        }
-        let overflow = if auto { Overflow::Keep } else { Overflow::Refuse };
-        let mut batch = PositionBatch::new();
-        for Mail { stream, parcels } in mail {
-            // Under the group's lock: a stream that was replaced or closed since gets nothing more.
-            let back = if state.streams.is_open(&stream) {
-                stream.mailbox.put(parcels, overflow, now.0)
-            } else {
-                parcels.into_iter().map(|(_, parcel)| parcel).collect()
-            };
-            self.core.signals.returned.inc_by(back.len() as u64);
-            state.give_back(&back, now, &mut batch);
-        }
-        self.core.ledger.commit_later(epoch, batch);
+        commit.done().await?;
+        let state = self.core.enter(group, self.core.clock.now());
+        let count = taken.iter().map(|(_, took)| took.hand_outs.len()).sum();
         Ok(Given { count, is_all: state.available() == 0 })
     }
 }
