@@ -50,7 +50,9 @@ pub(crate) async fn replay(
         let done = letters.replay(&which, max).await.map_err(of_letters)?;
         (done, json!({"topic": topic, "replayed": done.replayed}))
     };
-    for (name, left) in [("groupGone", done.group_gone), ("bodyGone", done.body_gone)] {
+    for (name, left) in
+        [("groupGone", done.group_gone), ("bodyGone", done.body_gone), ("filtered", done.filtered)]
+    {
         if left > 0 {
             answer[name] = left.into();
         }

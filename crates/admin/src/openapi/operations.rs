@@ -193,6 +193,7 @@ fn letters(route: &Route, id: &str, done: &str, would: &str) -> Described {
                     (would, count()),
                     ("groupGone", count()),
                     ("bodyGone", count()),
+                    ("filtered", count()),
                 ],
             ),
         )

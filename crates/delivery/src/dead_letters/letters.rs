@@ -67,6 +67,8 @@ pub struct Replayed {
     pub group_gone: usize,
     /// Rows that were left because the dead-letter topic no longer has their body.
     pub body_gone: usize,
+    /// Rows that were left because the present filters of their group do not want them.
+    pub filtered: usize,
 }
 
 /// A replay or a discard that did not get to its end. What was done stays done.

@@ -25,6 +25,8 @@ enum Fate {
     Goes(Arc<Topic>, u64, Event),
     GroupGone,
     BodyGone,
+    /// Nobody would get the copy: the filters of the group do not want it.
+    Filtered,
 }
 
 impl DeadLetters {
@@ -60,6 +62,7 @@ impl DeadLetters {
             total.replayed += took.replayed;
             total.group_gone += took.group_gone;
             total.body_gone += took.body_gone;
+            total.filtered += took.filtered;
             if let Some(error) = failed {
                 return Err(Interrupted { done: total.replayed, error });
             }
@@ -93,6 +96,7 @@ impl DeadLetters {
                     Fate::Goes(..) => total.replayed += 1,
                     Fate::GroupGone => total.group_gone += 1,
                     Fate::BodyGone => total.body_gone += 1,
+                    Fate::Filtered => total.filtered += 1,
                 }
             }
             after = page.next;
@@ -147,6 +151,7 @@ impl Replaying {
             match letters.fate_of(&row).await? {
                 Fate::GroupGone => self.took.group_gone += 1,
                 Fate::BodyGone => self.took.body_gone += 1,
+                Fate::Filtered => self.took.filtered += 1,
                 Fate::Goes(topic, number, event) => {
                     going.push((row, number));
                     let partition = match event.partition_key() {
@@ -270,6 +275,9 @@ impl Letters {
         };
         let Some(body) = body else { return Ok(Fate::BodyGone) };
         let event = copy_for(&body.record().event, &letter.group, group.number, letter.into());
+        if !group.settings().filters.iter().all(|filter| filter.matches(&event)) {
+            return Ok(Fate::Filtered);
+        }
         Ok(Fate::Goes(group.topic.clone(), group.number, event))
     }
 }

@@ -1,7 +1,8 @@
 //! Loading a lane from what the database holds: at boot, and after the ledger was suspended.
 //!
 //! The log is not read. A delivery handed out by poll keeps its lock; one written to a stream is due at
-//! once the first time, with backoff afterwards. Times in rows are clamped to twelve hours from now.
+//! once the first time, with backoff afterwards. No lock and no wait lasts longer from now on than it was meant to: the
+//! clock may have been wrong when it began.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +54,9 @@ impl Lane {
     }
 
     fn load_row(&mut self, offset: u64, mut row: Row, terms: &Terms, windows: &mut Windows, now: UnixMillis) {
-        row.at = row.at.min(now.plus(LONGEST));
+        // From the hand-out to its end: what it can have left, whatever the clock said then.
+        let length = row.at.since(row.last).min(LONGEST);
+        row.at = row.at.min(now.plus(length));
         if row.state == RowState::InFlight && row.by_stream {
             row.error = LastError::StreamClosed;
         }
@@ -96,5 +99,67 @@ impl Lane {
                 self.condemned.insert(offset);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mesh_base::{Backoff, Chance};
+    use mesh_frame::{Epoch, Incarnation, PartitionId};
+
+    use super::*;
+    use crate::lane::AckMode;
+
+    /// When a lane that is loaded `now` ends a lock, or a wait, that the row says ends at `at`.
+    fn ends(state: RowState, last: u64, at: u64, now: u64) -> Option<u64> {
+        let row = Row {
+            state,
+            by_stream: false,
+            attempt: 1,
+            serial: 1,
+            void_below: 0,
+            returned: false,
+            first: UnixMillis(last),
+            last: UnixMillis(last),
+            at: UnixMillis(at),
+            key: None,
+            member: 5,
+            epoch: Epoch(1),
+            error: LastError::Unknown,
+        };
+        let terms = Terms {
+            ack: AckMode::Explicit,
+            ack_timeout: Duration::from_secs(30),
+            max_attempts: 6,
+            backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(16), 0.2),
+            max_outstanding: 10,
+            epoch: Epoch(1),
+            chance: Chance::seeded(1),
+        };
+        let key = LaneKey { group: 1, generation: 0, partition: PartitionId(0) };
+        let cursor = Cursor { next_to_read: Offset(1), incarnation: Incarnation(1) };
+        let rows = vec![(Offset(0), row)];
+        let lane = Lane::load(key, cursor, rows, &terms, &mut Windows::default(), UnixMillis(now));
+        lane.next_timer().map(|at| at.0)
+    }
+
+    #[test]
+    fn a_lock_that_began_while_the_clock_was_wrong_lasts_no_longer_than_it_was_meant_to() {
+        let (hour, now) = (3_600_000, 100_000_000);
+        for state in [RowState::InFlight, RowState::Waiting] {
+            assert_eq!(
+                ends(state, now - 10_000, now + 20_000, now),
+                Some(now + 20_000),
+                "the clock is right"
+            );
+            assert_eq!(ends(state, now + hour, now + hour + 30_000, now), Some(now + 30_000), "it was ahead");
+            assert_eq!(
+                ends(state, now - hour, now + 20 * hour, now),
+                Some(now + 12 * hour),
+                "nothing lasts longer"
+            );
+        }
+        // It was behind: what is over is over.
+        assert_eq!(ends(RowState::Waiting, now - hour, now - hour + 30_000, now), None);
     }
 }

@@ -7,7 +7,7 @@ use mesh_delivery::{
     AskedSettings, EndReason, GroupId, GroupKind, GroupSelector, LetterSelector, LettersError, Mode,
     REPLAY_GROUP, REPLAY_POSITION, Replayed, SettleOutcome, StartAt, Subscribe,
 };
-use mesh_frame::{EventBuilder, GroupName, InstanceId, Offset, PartitionId, TopicName};
+use mesh_frame::{EventBuilder, Filter, GroupName, InstanceId, Offset, PartitionId, TopicName};
 use mesh_state::shared::{DeadLetter, DeadLetterBody, Unknown};
 use mesh_storage::{AppendItem, faulty::Fault};
 
@@ -86,6 +86,25 @@ async fn a_replay_goes_to_the_group_that_failed_alone_and_starts_anew() {
     for other in ["d", "default"] {
         assert_eq!(rig.poll(other, 10, 50).await.len(), 0, "{other} is not the group that failed");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_letter_that_the_filters_do_not_want_any_more_stays() {
+    let rig = Rig::new().await;
+    rig.subscribe("c", Mode::LoadBalance, once()).await;
+    rig.publish(event("keep", None)).await;
+    rig.publish(event("other", None)).await;
+    kill(&rig, "c", 2).await;
+    let filter = serde_json::json!({"exact": {"id": "keep"}});
+    let filter = Filter::parse(&filter).expect("a filter");
+    rig.subscribe("c", Mode::LoadBalance, AskedSettings { filters: Some(vec![filter]), ..patient() }).await;
+    let would = rig.dispatcher.letters().would_replay(&all(), 10).await.expect("looked at");
+    let done = rig.dispatcher.letters().replay(&all(), 10).await.expect("replayed");
+    let wanted = Replayed { replayed: 1, filtered: 1, ..Replayed::default() };
+    assert_eq!((would, done), (wanted, wanted));
+    let got = rig.poll("c", 10, 2_000).await;
+    assert_eq!(events(&got), ["keep"]);
+    assert_eq!(letters(&rig).await, 1, "the other one stays");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
