@@ -2,6 +2,7 @@
 
 mod acks;
 mod admin;
+mod attributes;
 mod bench;
 mod codes;
 mod config;
