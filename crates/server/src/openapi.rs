@@ -69,6 +69,14 @@ impl Described {
         )
     }
 
+    /// With an answer of that status and schema in any of the media types.
+    #[must_use]
+    pub fn answer_of(self, status: u16, description: &str, kinds: &[&str], schema: &Value) -> Self {
+        let content: Map<String, Value> =
+            kinds.iter().map(|kind| ((*kind).to_owned(), json!({"schema": schema}))).collect();
+        self.respond(status.to_string(), json!({"description": description, "content": content}))
+    }
+
     /// With a JSON answer of that status.
     #[must_use]
     pub fn json(self, status: u16, description: &str, schema: &Value) -> Self {

@@ -28,7 +28,13 @@ pub(super) fn describe(route: &Route) -> Described {
             &object([("status", one_of(&["READY"]))]),
         ),
         ("GET", "/metrics") => {
-            new(route, "prometheus", &[]).answer(200, "The metrics.", "application/openmetrics-text", &text())
+            let kinds = ["application/openmetrics-text", "text/plain"];
+            new(route, "prometheus", &[]).answer_of(
+                200,
+                "The metrics, as `Accept` asks for them.",
+                &kinds,
+                &text(),
+            )
         }
         ("GET", "/admin/metrics") => {
             new(route, "metrics", &[]).json(200, "The metrics.", &component("Metrics"))
