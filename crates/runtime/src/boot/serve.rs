@@ -12,6 +12,9 @@ use crate::config::Settings;
 /// What every step of a stop has at the least, also when the steps before took the whole bound.
 const LEAST: Duration = Duration::from_millis(500);
 
+/// How long the instance is not ready for want of the issuer's keys: valid tokens would be refused.
+const KEYS_WITHIN: Duration = Duration::from_secs(10);
+
 /// Serves until SIGTERM or SIGINT. A second signal ends the process at once.
 pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<ExitCode> {
     let bound = settings.instance.shutdown_timeout;
@@ -51,7 +54,7 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     delivery_tasks.spawn("retention", built.dispatcher.clone().retain(every, stop.clone()));
 
     let (files, listening) = (built.files, built.dispatcher.clone());
-    let gate = files.gate.clone();
+    let (gate, issuers) = (files.gate.clone(), files.gate.clone());
     let every = settings.gate.reload_interval;
     delivery_tasks.spawn("files", files.watch(every, stop.clone(), move || listening.terms_changed()));
     let stopped = stop.clone();
@@ -74,10 +77,17 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     });
     // Operators first: whoever sees the instance ready may ask for anything.
     built.health.started();
-    built.readiness.open();
-    tracing::info!("ready");
-
-    stopping.wait().await;
+    tokio::select! {
+        fetched = tokio::time::timeout(KEYS_WITHIN, issuers.keys_fetched()) => {
+            if fetched.is_err() {
+                tracing::error!("ready without the keys of the issuer: its tokens are refused until they come");
+            }
+            built.readiness.open();
+            tracing::info!("ready");
+            stopping.wait().await;
+        }
+        () = stopping.wait() => {}
+    }
     tracing::info!("stopping: no new requests, what is under way is finished");
     let end = clock.elapsed() + bound;
     let left = || end.saturating_sub(clock.elapsed()).max(LEAST);
