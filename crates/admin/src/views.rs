@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
     extract::{RawQuery, State},
     response::{IntoResponse, Response},
 };
@@ -15,7 +14,11 @@ use mesh_gate::SecurityGate;
 use mesh_server::{ApiError, ErrorCode, Query};
 use serde_json::{Map, Value, json};
 
-use crate::{guard::AdminAccess, health::Health, metrics::Numbers, query, topic_rates::RateLimits};
+use crate::json::Json;
+use crate::{asked::Asked, guard::AdminAccess, health::Health, metrics::Numbers, topic_rates::RateLimits};
+
+/// What browsing dead letters may be told.
+pub(crate) const BROWSE_OPTIONS: &[&str] = &["topic", "max"];
 
 /// What the admin port reads. Until delivery is there ([`AdminState::serve`]) only health and readiness are.
 #[derive(Clone)]
@@ -222,7 +225,7 @@ pub(crate) async fn clients(
     State(state): State<AdminState>,
     RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let topic = query::topic(Query::new(raw.as_deref()))?;
+    let topic = Query::new(raw.as_deref()).required_name("topic", TopicName::new)?;
     let clients = state.served()?.dispatcher.clients(&topic);
     Ok(Json(
         clients
@@ -242,7 +245,7 @@ pub(crate) async fn offsets(
     State(state): State<AdminState>,
     RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let topic = query::topic(Query::new(raw.as_deref()))?;
+    let topic = Query::new(raw.as_deref()).required_name("topic", TopicName::new)?;
     let mut floors = Map::new();
     for position in state.served()?.dispatcher.positions(&topic) {
         // Tenants share no name: the default tenant's groups keep the short key that scripts know.
@@ -260,8 +263,8 @@ pub(crate) async fn dead_letters(
     State(state): State<AdminState>,
     RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let parameters = Query::new(raw.as_deref());
-    let (topic, max) = (query::topic(parameters)?, query::max(parameters)?);
+    let asked = Asked::read(raw.as_deref(), &[], BROWSE_OPTIONS)?;
+    let (topic, max) = (asked.topic()?, asked.max()?);
     let letters = state
         .served()?
         .dispatcher

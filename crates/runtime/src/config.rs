@@ -8,7 +8,6 @@ mod effective;
 pub mod keys;
 pub mod kind;
 mod mode;
-mod nearest;
 mod old;
 mod origin;
 mod problems;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use mesh_base::nearest;
 use mesh_frame::{EventError, EventErrorKind, NameError};
 
 use crate::{ErrorCode, json_text::push_text};
@@ -42,6 +43,19 @@ impl ApiError {
     /// A parameter or member that is not there.
     pub fn missing(what: &str) -> Self {
         Self::new(ErrorCode::MissingParameter, format!("`{what}` is missing"))
+    }
+
+    /// A parameter or member that nobody knows. It is named with the nearest known one, and with all of them.
+    pub fn unknown_name(of: &str, what: &str, name: &str, known: &[&str]) -> Self {
+        let shown: String = name.chars().take(64).collect();
+        let all: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+        Self::invalid(match (nearest(name, known.iter().copied()), known) {
+            (_, []) => format!("{of} has no {what} `{shown}`; it takes none"),
+            (None, _) => format!("{of} has no {what} `{shown}`; it has {}", all.join(", ")),
+            (Some(meant), _) => {
+                format!("{of} has no {what} `{shown}`; did you mean `{meant}`? It has {}", all.join(", "))
+            }
+        })
     }
 
     /// A name that is none; `what` says of what.

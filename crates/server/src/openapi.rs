@@ -204,6 +204,13 @@ pub fn with_optional<const N: usize, const M: usize>(
     json!({"type": "object", "required": required, "properties": all.collect::<Map<String, Value>>()})
 }
 
+/// An object schema that allows no members but those it lists, as requests have it.
+#[must_use]
+pub fn closed(mut schema: Value) -> Value {
+    schema["additionalProperties"] = false.into();
+    schema
+}
+
 /// Puts what `more` describes beside what `document` does.
 ///
 /// # Panics

@@ -15,7 +15,7 @@ pub(super) async fn subscribe(
     verified: &Verified,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let request = subscribe_request::parse(&JsonObject::parse(body)?)?;
+    let request = subscribe_request::parse(&JsonObject::parse(body, subscribe_request::MEMBERS)?)?;
     let admitted = edge.intake().admit(verified, request).map_err(of_denied)?;
     let subscribed = edge.intake().subscribe(admitted).await?;
     Ok(json(StatusCode::OK, written(&subscribed, edge.instance_url())))
@@ -47,7 +47,7 @@ pub(super) async fn unsubscribe(
     verified: &Verified,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let request = JsonObject::parse(body)?;
+    let request = JsonObject::parse(body, &["clientId", "topic", "group", "deleteGroup"])?;
     let client = request.required_name("clientId", ClientId::new)?;
     let topic = request.name("topic", TopicName::client)?;
     let group = request.name("group", GroupName::new)?;

@@ -10,6 +10,22 @@ use serde_json::Value;
 
 use crate::intake::Subscribe;
 
+/// The members that a request may have.
+pub(super) const MEMBERS: &[&str] = &[
+    "clientId",
+    "topic",
+    "mode",
+    "group",
+    "filters",
+    "from",
+    "ack",
+    ACK_TIMEOUT_MS.name,
+    MAX_ATTEMPTS.name,
+    BACKOFF_MS.name,
+    MAX_BACKOFF_MS.name,
+    MAX_IN_FLIGHT.name,
+];
+
 /// Reads the request.
 pub(super) fn parse(request: &JsonObject<'_>) -> Result<Subscribe, ApiError> {
     let client = request.required_name("clientId", ClientId::new)?;
@@ -23,11 +39,15 @@ pub(super) fn parse(request: &JsonObject<'_>) -> Result<Subscribe, ApiError> {
         group,
         asked: asked(request)?,
         max_in_flight: max_in_flight.map(|most| u32::try_from(most).expect("the range fits")),
-        start: request.raw("from")?.map_or(Ok(StartAt::Latest), start)?,
+        start: start(request)?,
     })
 }
 
-fn start(json: &str) -> Result<StartAt, ApiError> {
+fn start(request: &JsonObject<'_>) -> Result<StartAt, ApiError> {
+    let Some(json) = request.raw("from")? else { return Ok(StartAt::Latest) };
+    if json.starts_with('{') {
+        request.object("from", &["offsets"])?;
+    }
     StartAt::read(json).ok_or_else(|| ApiError::invalid(format!("`from` must be {}", StartAt::FORMS)))
 }
 
@@ -84,7 +104,7 @@ mod tests {
 
     fn read(more: &str) -> Result<Subscribe, ApiError> {
         let body = format!(r#"{{"clientId":"c","topic":"t","mode":"LOAD_BALANCE"{more}}}"#);
-        parse(&JsonObject::parse(body.as_bytes())?)
+        parse(&JsonObject::parse(body.as_bytes(), MEMBERS)?)
     }
 
     #[test]
@@ -126,7 +146,7 @@ mod tests {
     fn settings_are_read_and_kept_to_their_ranges() {
         let request = read(
             r#","group":"g","ack":"auto","ackTimeoutMs":100,"maxAttempts":0,"backoffMs":5,"maxBackoffMs":5,
-               "maxInFlight":7,"filters":[{"exact":{"type":"t"}}],"unknown":{}"#,
+               "maxInFlight":7,"filters":[{"exact":{"type":"t"}}]"#,
         );
         let request = request.expect("legal");
         assert_eq!(request.asked.ack, Some(AckMode::Auto));
@@ -147,6 +167,8 @@ mod tests {
             (r#""filters":[{"exact":{}}]"#, "`filters`"),
             (r#""group":"""#, "`group`"),
             (r#""group":7"#, "`group`"),
+            (r#""maxAttempt":3"#, "did you mean `maxAttempts`?"),
+            (r#""from":{"offset":{"0":"1"}}"#, "did you mean `offsets`?"),
         ];
         for (member, word) in cases {
             let error = read(&format!(",{member}")).expect_err(member);
@@ -162,7 +184,7 @@ mod tests {
         // covers: U32
         for mode in ["\"LOAD_BALANCE_STICKY\"", "\"broadcast\"", "\"\"", "3", "null"] {
             let body = format!(r#"{{"clientId":"c","topic":"t","mode":{mode}}}"#);
-            let request = JsonObject::parse(body.as_bytes()).expect("an object");
+            let request = JsonObject::parse(body.as_bytes(), MEMBERS).expect("an object");
             let error = parse(&request).expect_err(mode);
             assert!(error.message.contains("LOAD_BALANCE, BROADCAST, MULTICAST"), "{mode}: {error:?}");
         }

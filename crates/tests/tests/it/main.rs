@@ -38,3 +38,4 @@ mod stop;
 mod streams;
 mod subscribe;
 mod topics;
+mod unknown_names;
