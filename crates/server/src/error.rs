@@ -92,7 +92,8 @@ fn is_temporary(code: ErrorCode) -> bool {
             | ErrorCode::MetaUnavailable
             | ErrorCode::StorageUnavailable
             | ErrorCode::NotReady
-            | ErrorCode::AdminLocked
+            | ErrorCode::RateLimited
+            | ErrorCode::QuotaExceeded
     )
 }
 

@@ -83,6 +83,15 @@ impl Described {
         self.answer(status, description, "application/json", schema)
     }
 
+    /// With a header that the answer of that status may have.
+    #[must_use]
+    pub fn header(mut self, status: u16, name: &str, description: &str) -> Self {
+        if let Some(response) = self.0.get_mut("responses").and_then(|all| all.get_mut(status.to_string())) {
+            response["headers"][name] = json!({"description": description, "schema": {"type": "string"}});
+        }
+        self
+    }
+
     /// With the errors it can answer: a response for each of their statuses.
     #[must_use]
     pub fn errors(self, codes: &[ErrorCode]) -> Self {

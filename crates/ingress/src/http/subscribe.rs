@@ -31,6 +31,8 @@ fn written(subscribed: &Subscribed, instance_url: &str) -> Vec<u8> {
     push_text(&mut text, subscribed.group.as_str());
     text.extend_from_slice(b",\"mode\":");
     push_text(&mut text, subscribed.mode.as_str());
+    let created: &[u8] = if subscribed.created { b",\"created\":true" } else { b",\"created\":false" };
+    text.extend_from_slice(created);
     text.extend_from_slice(b",\"start\":{");
     for (place, (partition, offset)) in subscribed.start.iter().enumerate() {
         text.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });

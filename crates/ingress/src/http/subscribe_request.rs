@@ -1,7 +1,7 @@
 //! The body of a subscribe: names, mode, the group's settings and where it starts.
 
 use mesh_delivery::{
-    AckMode, AskedSettings, Mode, StartAt,
+    AckMode, AskedSettings, Mode, Settings, StartAt,
     settings::{ACK_TIMEOUT_MS, BACKOFF_MS, MAX_ATTEMPTS, MAX_BACKOFF_MS, MAX_IN_FLIGHT},
 };
 use mesh_frame::{ClientId, Filter, GroupName, TopicName};
@@ -71,10 +71,12 @@ fn asked(request: &JsonObject<'_>) -> Result<AskedSettings, ApiError> {
     };
     let max_attempts = request.number(MAX_ATTEMPTS)?;
     let (backoff_ms, max_backoff_ms) = (request.number(BACKOFF_MS)?, request.number(MAX_BACKOFF_MS)?);
-    if let (Some(first), Some(longest)) = (backoff_ms, max_backoff_ms)
-        && longest < first
-    {
-        return Err(ApiError::invalid("`maxBackoffMs` must not be below `backoffMs`"));
+    let first = backoff_ms.unwrap_or_else(|| Settings::new(Mode::LoadBalance).backoff_ms);
+    if max_backoff_ms.is_some_and(|longest| longest < first) {
+        return Err(ApiError::invalid(format!(
+            "`maxBackoffMs` must not be below `backoffMs`, which is {first}{}",
+            if backoff_ms.is_none() { " where it is left out: give both" } else { "" }
+        )));
     }
     Ok(AskedSettings {
         filters: filters(request)?,
@@ -161,6 +163,7 @@ mod tests {
             (r#""maxInFlight":"7""#, "`maxInFlight`"),
             (r#""maxAttempts":-1"#, "`maxAttempts`"),
             (r#""backoffMs":10,"maxBackoffMs":9"#, "`maxBackoffMs`"),
+            (r#""maxBackoffMs":999"#, "which is 1000 where it is left out"),
             (r#""ack":"maybe""#, "explicit"),
             (r#""ack":true"#, "`ack`"),
             (r#""filters":{}"#, "`filters`"),

@@ -212,6 +212,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         answers_in_flight_bytes: settings.http.max_in_flight_poll_bytes,
         instance_url: settings.http.advertised_url.clone().unwrap_or_default(),
         cors_origins: settings.http.cors_origins.clone(),
+        admin_port: Some(admin.local_addr().port()),
         document: document().to_string().into(),
         ..HttpEdgeSettings::default()
     };

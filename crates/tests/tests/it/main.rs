@@ -13,6 +13,7 @@ mod dead_letters;
 mod dedup;
 mod disk_full;
 mod documents;
+mod first_hour;
 mod gate_admin;
 mod gate_audit;
 mod gate_browser;

@@ -186,6 +186,11 @@ fn poll(described: Described) -> Described {
             ),
         ])
         .json(200, "Deliveries; none at the end of the time.", &component("Deliveries"))
+        .header(
+            200,
+            "EM-Stream-Open",
+            "`true` while the client has a stream open, which its deliveries go to.",
+        )
 }
 
 fn stream(described: Described) -> Described {

@@ -47,6 +47,10 @@ pub(super) fn all() -> Map<String, Value> {
                 ("instanceUrl", json!({"type": "string"})),
                 ("group", component("Name")),
                 ("mode", one_of(&Mode::ALL.map(Mode::as_str))),
+                (
+                    "created",
+                    json!({"type": "boolean", "description": "Whether the group is new; `from` did nothing where it is not."}),
+                ),
                 ("start", component("Offsets")),
             ]),
         ),
