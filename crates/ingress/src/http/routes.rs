@@ -163,7 +163,8 @@ pub const ROUTES: &[Route] = &[
 
 /// The methods a path takes, as `Allow` lists them; `None`: there is no such path.
 pub(super) fn allowed(path: &str) -> Option<String> {
-    let methods: Vec<&str> =
-        ROUTES.iter().filter(|route| route.path == path).map(|route| route.method.as_str()).collect();
+    let routes = ROUTES.iter().filter(|route| route.path == path);
+    let heads = routes.clone().any(|route| route.operation == Operation::Document).then_some("HEAD");
+    let methods: Vec<&str> = routes.map(|route| route.method.as_str()).chain(heads).collect();
     (!methods.is_empty()).then(|| methods.join(", "))
 }

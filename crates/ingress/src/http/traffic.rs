@@ -60,6 +60,11 @@ async fn route(edge: &HttpEdge, request: Request, peer: &Peer) -> Response {
         return handle(edge, route.operation, request, peer).await;
     }
     let is_head = method == Method::HEAD;
+    // What hands out nothing is answered to HEAD as to GET (RFC 9110, 9.1).
+    let document = ROUTES.iter().find(|route| route.path == path && route.operation == Operation::Document);
+    if let Some(route) = document.filter(|_| is_head) {
+        return without_body(handle(edge, route.operation, request, peer).await);
+    }
     let answer = match allowed(path) {
         Some(methods) => method_not_allowed(request, methods).await,
         None => not_found(request, edge.admin_port()).await,

@@ -14,7 +14,9 @@ use mesh_ingress::{
 };
 use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
-use mesh_server::{BodyLimits, HttpServer, HttpServerSettings, HttpServerSignals, Patience, Readiness, Tls};
+use mesh_server::{
+    BodyLimits, Hosts, HttpServer, HttpServerSettings, HttpServerSignals, Patience, Readiness, Tls,
+};
 use mesh_state::{
     positions::{Positions, PositionsSettings},
     shared::{
@@ -280,12 +282,22 @@ fn bind(
 ) -> anyhow::Result<HttpServer> {
     let mut server = HttpServerSettings::new(name, host, port);
     server.tls.clone_from(tls);
+    server.hosts = Some(Hosts::new(own_names(settings)));
     server.max_connections = count(settings.http.max_connections);
     server.patience =
         Patience { head: settings.http.header_timeout, idle: settings.http.idle_timeout, write: NOT_READING };
     // A client that does not read is cut in time for the rest to end within the whole bound.
     server.drain_timeout = settings.instance.shutdown_timeout.mul_f64(0.8);
     HttpServer::bind(server).with_context(|| format!("the {name} port cannot be bound at {host}:{port}"))
+}
+
+/// What this server is called, beside what every machine calls itself.
+fn own_names(settings: &Settings) -> impl Iterator<Item = &str> {
+    let advertised = settings.http.advertised_url.as_deref().and_then(|url| url.split_once("://"));
+    // Its port comes behind the last colon, which is there.
+    let advertised = advertised.and_then(|(_, address)| address.rsplit_once(':')).map(|(host, _)| host);
+    let listening = [settings.http.host.as_str(), &settings.admin.host];
+    settings.http.hosts.iter().map(String::as_str).chain(advertised).chain(listening)
 }
 
 fn open_log(

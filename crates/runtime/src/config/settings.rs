@@ -132,6 +132,8 @@ pub struct HttpSettings {
     pub port: u16,
     /// What `instanceUrl` starts with, `http://host:port`.
     pub advertised_url: Option<String>,
+    /// The names that a port on loopback answers to, beside `localhost` and addresses.
+    pub hosts: Vec<String>,
     /// The largest request body; not above `max_in_flight_body_bytes`.
     pub max_body_bytes: u64,
     /// How long the head of a request may take.

@@ -77,6 +77,7 @@ fn read(reader: &mut Reader, mode: Mode) -> Settings {
             host: reader.required(&http::HOST),
             port: reader.required(&http::PORT),
             advertised_url: reader.get(&http::ADVERTISED_ADDR),
+            hosts: reader.get(&http::HOSTS).unwrap_or_default(),
             max_body_bytes: reader.required(&http::MAX_BODY),
             header_timeout: reader.required(&http::HEADER_TIMEOUT),
             body_timeout: reader.required(&http::BODY_TIMEOUT),

@@ -172,7 +172,7 @@ async fn bad_requests(client: &Client) -> Result<Vec<Seen>> {
 async fn half_a_publish(server: &Server, declared: usize, sent: usize) -> Result<Raw> {
     let mut slow = Raw::connect(server.traffic_port()).await?;
     let head = format!(
-        "POST /events/publish?topic=t HTTP/1.1\r\nhost: t\r\ncontent-type: {EVENT}\r\ncontent-length: {declared}\r\n\r\n"
+        "POST /events/publish?topic=t HTTP/1.1\r\nHost: localhost\r\ncontent-type: {EVENT}\r\ncontent-length: {declared}\r\n\r\n"
     );
     slow.send(head.as_bytes()).await?;
     slow.send(&vec![b' '; sent]).await?;

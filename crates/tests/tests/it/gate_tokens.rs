@@ -95,7 +95,7 @@ async fn accepted_in_time(client: &Client, token: &str, why: &str) -> Result<()>
 /// An open stream of a client, with another header.
 async fn stream(server: &Server, client: &str, header: &str) -> Result<Raw> {
     let mut raw = Raw::connect(server.traffic_port()).await?;
-    let request = format!("GET /events/stream?clientId={client} HTTP/1.1\r\nHost: t\r\n{header}\r\n");
+    let request = format!("GET /events/stream?clientId={client} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n");
     raw.send(request.as_bytes()).await?;
     let head = raw.read_head(SOON).await;
     ensure!(head.starts_with("HTTP/1.1 200"), "{head}");

@@ -23,6 +23,7 @@ mod gate_rights;
 mod gate_signatures;
 mod gate_tls;
 mod gate_tokens;
+mod http_rules;
 mod hung_up;
 mod kills;
 mod limits;

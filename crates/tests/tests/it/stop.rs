@@ -89,7 +89,7 @@ async fn a_second_sigterm_ends_the_process_at_once() -> Result<()> {
     server.start().await?;
     // A request that never ends holds the first stop up.
     let mut slow = mesh_tests::Raw::connect(server.traffic_port()).await?;
-    slow.send(b"POST /events/publish?topic=t HTTP/1.1\r\nhost: x\r\ncontent-type: application/cloudevents+json\r\ncontent-length: 1000\r\n\r\n{")
+    slow.send(b"POST /events/publish?topic=t HTTP/1.1\r\nHost: localhost\r\ncontent-type: application/cloudevents+json\r\ncontent-length: 1000\r\n\r\n{")
         .await?;
     pause(Duration::from_millis(300)).await;
     server.terminate()?;

@@ -10,7 +10,7 @@ const SOON: Duration = Duration::from_secs(15);
 
 async fn stream(server: &Server, client: &str) -> Result<Raw> {
     let mut raw = Raw::connect(server.traffic_port()).await?;
-    let request = format!("GET /events/stream?clientId={client} HTTP/1.1\r\nHost: t\r\n\r\n");
+    let request = format!("GET /events/stream?clientId={client} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     raw.send(request.as_bytes()).await?;
     let head = raw.read_head(SOON).await;
     ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
