@@ -7,6 +7,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -19,6 +20,9 @@ use crate::{
 
 /// The exit code for a wrong command line or configuration.
 const CONFIGURATION: u8 = 64;
+
+/// How long the end of the process waits for the standard output to take the last lines of the log.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// An event mesh: publish CloudEvents over HTTP, get each of them until you acknowledge it.
 #[derive(Debug, Parser)]
@@ -202,14 +206,21 @@ fn start(sources: &Sources, mode: Mode) -> ExitCode {
         Ok(valid) => valid,
         Err(problems) => return refuse(&problems),
     };
-    logging::start(&settings.log);
-    logging::announce(&settings, &warnings);
-    match boot::run(settings, mode) {
+    let log = logging::start(&settings.log);
+    let code = match boot::run(settings, mode, &log, &warnings) {
         Ok(code) => code,
         Err(error) => {
             tracing::error!("the start or the run failed: {error:#}");
             ExitCode::FAILURE
         }
+    };
+    log.flush(LAST_LINES);
+    code
+}
+
+fn tell(warnings: &[Warning]) {
+    for warning in warnings {
+        complain(&format!("warning: {warning}\n"));
     }
 }
 

@@ -37,7 +37,10 @@ use super::{
     gate::{self, Files, OpenedGate},
     identity::Beginning,
 };
-use crate::config::{Mode, Settings, settings::StorageBackend};
+use crate::{
+    config::{Mode, Settings, settings::StorageBackend},
+    logging::LogLines,
+};
 
 /// The log's memtable. RocksDB preallocates a little more for each write-ahead log file, and after a full disk
 /// it goes on only once this much is free.
@@ -82,9 +85,10 @@ pub(super) struct Built {
 ///
 /// # Errors
 /// The component that could not be built, with the reason.
-pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Built> {
+pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> anyhow::Result<Built> {
     let (clock, chance) = (Clock::system(), Chance::system());
     let signals = Signals::new();
+    log.show(&signals);
 
     // Sockets first: a port that is taken leaves no trace on the disk.
     let (traffic_tls, admin_tls) = gate::tls(settings)?;
@@ -263,7 +267,12 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         admin,
         admin_router,
         admin_signals: HttpServerSignals::new("admin", &signals),
-        files: Files { gate, admin: access, tls: traffic_tls.into_iter().chain(admin_tls).collect() },
+        files: Files {
+            gate,
+            admin: access,
+            tls: traffic_tls.into_iter().chain(admin_tls).collect(),
+            audit: audit_file.clone(),
+        },
         audit_file,
         audit_events,
     })

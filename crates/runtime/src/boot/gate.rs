@@ -12,6 +12,7 @@ use mesh_gate::{
 };
 use mesh_server::{ClientCertificates, Tls, TlsSettings};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::{audit_events::AuditEvents, key_fetcher::HttpsKeyFetcher};
 use crate::config::{Settings, settings::TlsFiles};
@@ -146,11 +147,19 @@ pub(super) struct Files {
     pub(super) gate: SecurityGate,
     pub(super) admin: AdminAccess,
     pub(super) tls: Vec<Arc<Tls>>,
+    pub(super) audit: Option<Arc<FileAuditSink>>,
 }
 
 impl Files {
-    /// Looks at the files again and again until `stop`; `changed` is called after what clients may receive changed.
-    pub(super) async fn watch(self, every: Duration, stop: Stop, changed: impl Fn() + Send + 'static) {
+    /// Looks at the files again and again until `stop`, and at once when `hung_up` says so; `changed` is called after what
+    /// clients may receive changed.
+    pub(super) async fn watch(
+        self,
+        every: Duration,
+        hung_up: Arc<Notify>,
+        stop: Stop,
+        changed: impl Fn() + Send + 'static,
+    ) {
         let files = Arc::new(self);
         let mut revision = files.gate.revision();
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -158,6 +167,7 @@ impl Files {
             tokio::select! {
                 () = stop.wait() => return,
                 () = tokio::time::sleep(every) => {}
+                () = hung_up.notified() => files.reopen(),
             }
             let (read, told) = (files.clone(), told.clone());
             if tokio::task::spawn_blocking(move || read.read_again(&mut told.lock())).await.is_err() {
@@ -167,6 +177,14 @@ impl Files {
                 revision = files.gate.revision();
                 changed();
             }
+        }
+    }
+
+    /// Somebody may have moved the audit log away.
+    fn reopen(&self) {
+        tracing::info!("SIGHUP: the files are read again, and the audit log is opened again");
+        if let Some(audit) = &self.audit {
+            audit.reopen();
         }
     }
 

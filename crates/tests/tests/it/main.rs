@@ -27,6 +27,7 @@ mod http_rules;
 mod hung_up;
 mod kills;
 mod limits;
+mod log_sink;
 mod metrics;
 mod modules;
 mod openapi;
