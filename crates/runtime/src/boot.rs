@@ -55,5 +55,19 @@ pub fn run(settings: Settings, mode: Mode, log: &LogLines, warnings: &[Warning])
     });
     // What is left (a connection that did not drain, a read that hangs) does not hold the process up.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    ended
+    ended.map_err(|error| explained(error, &settings))
+}
+
+/// What the system says of a full disk, with what that means and what helps.
+fn explained(error: anyhow::Error, settings: &Settings) -> anyhow::Error {
+    let said = format!("{error:#}");
+    let is_full = ["No space left", "Disk quota exceeded", "quota exceeded", "disk is full"];
+    if !is_full.iter().any(|sign| said.contains(sign)) {
+        return error;
+    }
+    let data = settings.storage.data_dir.display();
+    error.context(format!(
+        "the disk of the data directory {data} is full. Nothing was lost, and nothing in the data directory is to be \
+         removed: free {SPACE_TO_START} MiB elsewhere on that disk, then start again"
+    ))
 }

@@ -164,6 +164,9 @@ impl Server {
         if let Some(most) = self.open_files {
             before.push_str(&format!("ulimit -n {most}; "));
         }
+        if let Some(mask) = self.umask {
+            before.push_str(&format!("umask {mask}; "));
+        }
         if self.bears_file_limits {
             before.push_str("trap '' XFSZ; ");
         }
@@ -250,6 +253,8 @@ impl Server {
 
     /// Everything that all starts so far have printed.
     pub fn log(&self) -> String {
+        // Lines are written behind what they tell of.
+        std::thread::sleep(Duration::from_millis(20));
         std::fs::read(self.log_path())
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()

@@ -96,7 +96,9 @@ pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> an
     let admin = bind("admin", &settings.admin.host, settings.admin.port, &admin_tls, settings)?;
     let access = gate::admin_access(settings)?;
     let OpenedGate { gate, audit_file, audit_events } = gate::open(settings, clock, &signals)?;
-    let data_dir = DataDir::take(&settings.storage.data_dir)?;
+    let data_dir = DataDir::take(&settings.storage.data_dir, &settings.files())?;
+    let made = made_token(&data_dir, settings, mode, &admin)?;
+    let access = gate::admin_access(settings, made.as_deref())?;
     let instance = data_dir.instance(settings.instance.id.as_ref())?;
     tracing::info!(%instance, data_dir = %settings.storage.data_dir.display(), mode = %mode, "instance");
 

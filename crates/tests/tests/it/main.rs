@@ -9,6 +9,7 @@ mod config;
 mod corruption;
 mod crash;
 mod damage;
+mod data_directory;
 mod dead_letters;
 mod dedup;
 mod disk_full;
