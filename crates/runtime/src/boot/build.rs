@@ -94,7 +94,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> an
     let (traffic_tls, admin_tls) = gate::tls(settings)?;
     let traffic = bind("http", &settings.http.host, settings.http.port, &traffic_tls, settings)?;
     let admin = bind("admin", &settings.admin.host, settings.admin.port, &admin_tls, settings)?;
-    let access = gate::admin_access(settings)?;
+    // Files that cannot be used stop the start before the data directory is made.
+    gate::admin_access(settings, None)?;
     let OpenedGate { gate, audit_file, audit_events } = gate::open(settings, clock, &signals)?;
     let data_dir = DataDir::take(&settings.storage.data_dir, &settings.files())?;
     let made = made_token(&data_dir, settings, mode, &admin)?;
@@ -278,6 +279,22 @@ pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> an
         audit_file,
         audit_events,
     })
+}
+
+/// The token with which a `standalone` on loopback is administered when nobody configured one.
+fn made_token(
+    data_dir: &DataDir,
+    settings: &Settings,
+    mode: Mode,
+    admin: &HttpServer,
+) -> anyhow::Result<Option<String>> {
+    if mode != Mode::Standalone || gate::has_admin_tokens(settings) || !admin.local_addr().ip().is_loopback()
+    {
+        return Ok(None);
+    }
+    let (token, file) = data_dir.admin_token()?;
+    tracing::info!(file = %file.display(), "no admin token is configured: the one in this file opens the admin port");
+    Ok(Some(token))
 }
 
 fn count(number: u64) -> usize {

@@ -95,14 +95,20 @@ pub(super) fn open(settings: &Settings, clock: Clock, signals: &Signals) -> anyh
     Ok(OpenedGate { gate, audit_file, audit_events })
 }
 
-/// The tokens of the admin port.
+/// Whether somebody configured a token that opens more than metrics.
+pub(super) fn has_admin_tokens(settings: &Settings) -> bool {
+    settings.admin.token.is_some() || settings.admin.token_file.is_some()
+}
+
+/// The tokens of the admin port: those that are configured, and the one that the server made for itself.
 ///
 /// # Errors
 /// A token file that cannot be read or used.
-pub(super) fn admin_access(settings: &Settings) -> anyhow::Result<AdminAccess> {
+pub(super) fn admin_access(settings: &Settings, made: Option<&str>) -> anyhow::Result<AdminAccess> {
     let admin = &settings.admin;
     AdminAccess::load(AdminTokens {
         admin: admin.token.as_ref().map(|token| token.expose()),
+        made,
         metrics: admin.metrics_token.as_ref().map(|token| token.expose()),
         file: admin.token_file.as_deref(),
     })

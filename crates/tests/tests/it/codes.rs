@@ -68,7 +68,8 @@ async fn every_code_of_the_document_is_provoked_and_answered_as_the_document_say
         let status = reply.status;
         let reply = reply.expect_error(status, code)?;
         check(&document, operation, &reply)?;
-        if status == 503 {
+        // Waiting opens no admin port that has no token.
+        if status == 503 && code != "admin_locked" {
             let wait = reply.header("retry-after").context("503 says when to try again")?;
             ensure!(wait.parse::<u64>().is_ok_and(|seconds| seconds > 0), "{wait}: {reply}");
         }
@@ -274,7 +275,7 @@ async fn behind_the_gate() -> Result<Vec<Seen>> {
 }
 
 async fn locked() -> Result<Vec<Seen>> {
-    let mut server = Server::new()?.without_admin_token();
+    let mut server = Server::new()?.without_admin_token().key("eventmesh.admin.host", "0.0.0.0");
     let client = server.start().await?;
     let reply = client.admin_with("GET", "/admin/topics", &[]).await?;
     Ok(vec![seen("topics", "admin_locked", reply)])

@@ -190,6 +190,8 @@ async fn without_an_admin_token_only_health_and_readiness_are_open() -> Result<(
         format!("-Deventmesh.data.dir={}", home.path().join("data").display()),
         format!("-Deventmesh.http.port={traffic}"),
         format!("-Deventmesh.admin.port={admin}"),
+        // On loopback it would make itself a token.
+        "-Deventmesh.admin.host=0.0.0.0".to_owned(),
     ];
     let mut command = tokio::process::Command::new(mesh_tests::binary());
     command.arg("standalone").args(&flags).current_dir(home.path()).kill_on_drop(true);
