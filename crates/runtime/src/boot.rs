@@ -7,6 +7,7 @@
 mod audit_events;
 mod build;
 mod capabilities;
+mod check;
 mod data_dir;
 mod document;
 mod gate;

@@ -29,4 +29,4 @@ pub use problems::{Problem, Warning};
 pub use secret::Secret;
 pub use settings::Settings;
 pub use sources::Given;
-pub use validate::validate;
+pub use validate::{Looked, look, validate};
