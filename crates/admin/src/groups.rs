@@ -3,21 +3,29 @@
 use std::collections::BTreeMap;
 
 use axum::{
-    Json,
     body::Body,
     extract::{Path, RawQuery, State, rejection::PathRejection},
 };
 use mesh_base::UnixMillis;
-use mesh_delivery::{AckMode, GroupKind, GroupSelector, GroupView, LaneView, Settings, StartAt};
+use mesh_delivery::{AckMode, GroupKind, GroupSelector, GroupView, LaneView, Settings};
 use mesh_frame::{ClientId, Filter, GroupName, Offset, PartitionId, TenantId, TopicName};
-use mesh_server::{ApiError, ErrorCode, JsonObject, Query};
+use mesh_server::{ApiError, ErrorCode, Query};
 use serde_json::{Map, Value, json};
 
+use crate::json::Json;
 use crate::{
+    asked::Asked,
     body,
     errors::{of_group, of_log, of_subscribe},
     views::AdminState,
 };
+
+/// What the removal of a group may be told.
+pub(crate) const DELETE_OPTIONS: &[&str] = &["tenant", "kind"];
+/// What a seek may be told.
+pub(crate) const SEEK_OPTIONS: &[&str] = &["tenant", "kind", "to", "dryRun"];
+/// What a reject may be told.
+pub(crate) const REJECT_OPTIONS: &[&str] = &["clientId", "tenant"];
 
 fn settings(settings: &Settings) -> Value {
     json!({
@@ -97,16 +105,14 @@ pub(crate) async fn list(
 fn which(
     state: &AdminState,
     (topic, name): (String, String),
-    query: Option<&str>,
+    asked: &Asked<'_>,
 ) -> Result<GroupSelector, ApiError> {
-    let query = Query::new(query);
-    query.only(&["tenant", "kind"])?;
-    let kind = query.get("kind")?.map(|kind| {
+    let kind = asked.text("kind")?.map(|kind| {
         GroupKind::read(&kind)
             .ok_or_else(|| ApiError::invalid("kind must be lb (a shared group) or bc (a client's)"))
     });
     Ok(GroupSelector {
-        tenant: query.name("tenant", TenantId::new)?.unwrap_or_else(|| state.tenant().clone()),
+        tenant: asked.name("tenant", TenantId::new)?.unwrap_or_else(|| state.tenant().clone()),
         topic: TopicName::new(&topic).map_err(|error| ApiError::of_name("topic", error))?,
         name: GroupName::new(&name).map_err(|error| ApiError::of_name("group", error))?,
         kind: kind.transpose()?,
@@ -117,8 +123,11 @@ pub(crate) async fn delete(
     State(state): State<AdminState>,
     path: Result<Path<(String, String)>, PathRejection>,
     RawQuery(query): RawQuery,
+    body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let which = which(&state, body::names(path)?, query.as_deref())?;
+    let body = body::read(body).await?;
+    let asked = Asked::read(query.as_deref(), &body, DELETE_OPTIONS)?;
+    let which = which(&state, body::names(path)?, &asked)?;
     let members = state.served()?.groups.remove_group(&which).await.map_err(of_group)?;
     Ok(Json(json!({
         "topic": which.topic.as_str(),
@@ -141,13 +150,11 @@ pub(crate) async fn seek(
     RawQuery(query): RawQuery,
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let which = which(&state, body::names(path)?, query.as_deref())?;
-    let served = state.served()?;
     let body = body::read(body).await?;
-    let request = JsonObject::parse(&body)?;
-    let to = StartAt::read(request.required_raw("to")?)
-        .ok_or_else(|| ApiError::invalid(format!("`to` must be {}", StartAt::FORMS)))?;
-    let dry_run = request.boolean("dryRun")?.unwrap_or(false);
+    let asked = Asked::read(query.as_deref(), &body, SEEK_OPTIONS)?;
+    let which = which(&state, body::names(path)?, &asked)?;
+    let served = state.served()?;
+    let (to, dry_run) = (asked.start("to")?, asked.flag("dryRun")?);
     let sought = served.groups.seek(&which, &to, dry_run).await.map_err(of_group)?;
     let mut answer = json!({
         "topic": which.topic.as_str(),
@@ -165,11 +172,12 @@ pub(crate) async fn seek(
 pub(crate) async fn reject(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
+    body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let query = Query::new(query.as_deref());
-    query.only(&["clientId", "tenant"])?;
-    let client = query.required_name("clientId", ClientId::new)?;
-    let tenant = query.name("tenant", TenantId::new)?.unwrap_or_else(|| state.tenant().clone());
+    let body = body::read(body).await?;
+    let asked = Asked::read(query.as_deref(), &body, REJECT_OPTIONS)?;
+    let client = asked.required_name("clientId", ClientId::new)?;
+    let tenant = asked.name("tenant", TenantId::new)?.unwrap_or_else(|| state.tenant().clone());
     let rejected = state.served()?.groups.reject(&tenant, &client).await;
     match rejected.map_err(of_subscribe)? {
         0 => Err(ApiError::new(

@@ -6,7 +6,14 @@
 //! kept and compared as SHA-256, every one of them each time. Without any token everything but health and
 //! readiness is locked. What is refused, and what is changed, goes to the audit.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -66,6 +73,8 @@ pub enum Needs {
 pub struct AdminTokens<'a> {
     /// The token of an admin.
     pub admin: Option<&'a str>,
+    /// The token of an admin that a server made for itself.
+    pub made: Option<&'a str>,
     /// The token that opens metrics only.
     pub metrics: Option<&'a str>,
     /// The token file: TOML of `[[token]]` with `name`, `value` or `sha256`, and `role`.
@@ -81,6 +90,37 @@ struct Inner {
     metrics: Option<[u8; 32]>,
     file: Option<WatchedFile>,
     of_file: RwLock<Vec<Credential>>,
+    locked: LockedAudit,
+}
+
+/// While the port is locked everybody may ask and nobody gets anything: that goes to the audit once in a while, with how
+/// often it happened.
+#[derive(Default)]
+struct LockedAudit {
+    next: AtomicU64,
+    passed_over: AtomicU64,
+}
+
+impl LockedAudit {
+    /// How long the audit hears nothing after it heard of one, in milliseconds.
+    const SILENCE: u64 = 10_000;
+
+    /// Whether the audit hears of this one, and of how many it did not hear before.
+    fn hears(&self, elapsed: Duration) -> Option<u64> {
+        let now = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let next = self.next.load(Ordering::Acquire);
+        let is_first = now >= next
+            && self
+                .next
+                .compare_exchange(next, now + Self::SILENCE, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok();
+        if is_first {
+            Some(self.passed_over.swap(0, Ordering::AcqRel))
+        } else {
+            self.passed_over.fetch_add(1, Ordering::AcqRel);
+            None
+        }
+    }
 }
 
 /// A token with who holds it.
@@ -134,10 +174,9 @@ impl AdminAccess {
     pub fn load(tokens: AdminTokens<'_>) -> Result<Self, LoadError> {
         let given =
             |token: Option<&str>| token.map(str::trim).filter(|token| !token.is_empty()).map(digest_of);
-        let fixed = given(tokens.admin).map(|digest| Credential {
-            name: "eventmesh.admin.token".into(),
-            digest,
-            role: AdminRole::Admin,
+        let fixed = [("eventmesh.admin.token", tokens.admin), ("admin.token", tokens.made)];
+        let fixed = fixed.into_iter().filter_map(|(name, token)| {
+            given(token).map(|digest| Credential { name: name.into(), digest, role: AdminRole::Admin })
         });
         let file = tokens.file.map(WatchedFile::new);
         let of_file = match &file {
@@ -145,10 +184,11 @@ impl AdminAccess {
             Some(file) => parse(file.path(), &file.read()?)?,
         };
         Ok(Self(Arc::new(Inner {
-            fixed: fixed.into_iter().collect(),
+            fixed: fixed.collect(),
             metrics: given(tokens.metrics),
             file,
             of_file: RwLock::new(of_file),
+            locked: LockedAudit::default(),
         })))
     }
 
@@ -175,7 +215,7 @@ impl AdminAccess {
         let is_locked = self.0.fixed.is_empty() && of_file.is_empty();
         if is_locked && (needs != Needs::Metrics || self.0.metrics.is_none()) {
             let reason =
-                "no admin token is configured (eventmesh.admin.token): only health and readiness are open";
+                "administration is locked: set eventmesh.admin.token and start again; waiting does not help";
             return Err(ApiError::new(ErrorCode::AdminLocked, reason).into());
         }
         let refused = || ApiError::new(ErrorCode::Unauthenticated, "the admin token is missing or wrong");
@@ -291,7 +331,7 @@ pub(crate) async fn guard(
 ) -> Response {
     let values = request.headers().get_all(AUTHORIZATION).iter().map(|value| value.as_bytes());
     let checked = access.check(values, needs);
-    audit(&gate, &request, &checked);
+    audit(&access, &gate, &request, &checked);
     match checked {
         Ok(_) => next.run(request).await,
         Err(Refused { error, holder }) => {
@@ -306,7 +346,7 @@ pub(crate) async fn guard(
 }
 
 /// Parameters whose values are written down; of others, which nobody asked for, only that they were there.
-const WRITTEN_DOWN: [&str; 12] = [
+const WRITTEN_DOWN: [&str; 13] = [
     "topic",
     "clientId",
     "tenant",
@@ -316,6 +356,7 @@ const WRITTEN_DOWN: [&str; 12] = [
     "reason",
     "max",
     "dryRun",
+    "to",
     "force",
     "deadLetters",
     "all",
@@ -336,11 +377,19 @@ fn resource(request: &Request) -> String {
     text
 }
 
-fn audit(gate: &SecurityGate, request: &Request, checked: &Result<Holder, Refused>) {
-    let (outcome, reason, holder) = match checked {
+fn audit(access: &AdminAccess, gate: &SecurityGate, request: &Request, checked: &Result<Holder, Refused>) {
+    let (outcome, mut reason, holder) = match checked {
         Ok(holder) => (Outcome::Allowed, "", Some(holder)),
         Err(refused) => (Outcome::Denied, refused.error.message.as_str(), refused.holder.as_ref()),
     };
+    let told;
+    if checked.as_ref().is_err_and(|refused| refused.error.code == ErrorCode::AdminLocked) {
+        let Some(before) = access.0.locked.hears(gate.clock().elapsed()) else { return };
+        if before > 0 {
+            told = format!("{reason} ({before} more were refused before this one)");
+            reason = &told;
+        }
+    }
     let principal = holder.map(|holder| &*holder.name);
     // What only reads is no administration: sinks that take everything have it, the log at DEBUG.
     let reads = request.method() == Method::GET || request.method() == Method::HEAD;
@@ -406,7 +455,8 @@ mod tests {
              [[token]]\nname = \"o\"\nsha256 = \"{hex}\"\nrole = \"operator\"\n"
         );
         fs::write(&path, &text).expect("written");
-        let tokens = AdminTokens { admin: None, metrics: Some("scrape-token"), file: Some(&path) };
+        let tokens =
+            AdminTokens { metrics: Some("scrape-token"), file: Some(&path), ..AdminTokens::default() };
         let access = AdminAccess::load(tokens).expect("a file");
         let roles = [AdminRole::Viewer, AdminRole::Operator, AdminRole::Admin].map(Needs::Role);
         let may = |token| roles.map(|needs| code(&access, token, needs).is_ok());
@@ -428,6 +478,16 @@ mod tests {
     }
 
     #[test]
+    fn while_it_is_locked_the_audit_hears_of_some_and_how_many_it_did_not_hear_of() {
+        let locked = LockedAudit::default();
+        let at = |seconds| locked.hears(Duration::from_secs(seconds));
+        assert_eq!(
+            (at(0), at(0), at(9), at(10), at(10), at(100)),
+            (Some(0), None, None, Some(2), None, Some(1))
+        );
+    }
+
+    #[test]
     fn of_a_query_only_what_is_known_is_written_down() {
         let request = |uri: &str| Request::builder().uri(uri).body(Body::empty()).expect("legal");
         let written = resource(&request("/admin/dlq/browse?topic=t&token=secret&max=3&secret"));
@@ -438,7 +498,11 @@ mod tests {
 
     #[test]
     fn who_may_not_is_named_where_that_is_known() {
-        let tokens = AdminTokens { admin: Some("secret-token"), metrics: Some("scrape-token"), file: None };
+        let tokens = AdminTokens {
+            admin: Some("secret-token"),
+            metrics: Some("scrape-token"),
+            ..AdminTokens::default()
+        };
         let access = AdminAccess::load(tokens).expect("no file");
         let refused =
             |token: &str| access.check([token.as_bytes()].into_iter(), VIEWER).expect_err("refused").holder;

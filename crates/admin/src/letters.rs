@@ -1,45 +1,44 @@
 //! Dead letters: replayed to the group that failed, or discarded.
 
-use std::borrow::Cow;
-
 use axum::{
-    Json,
+    body::Body,
     extract::{RawQuery, State},
 };
 use mesh_delivery::LetterSelector;
 use mesh_frame::{GroupName, TenantId};
-use mesh_server::{ApiError, Query};
+use mesh_server::ApiError;
 use serde_json::{Value, json};
 
-use crate::{
-    errors::of_letters,
-    query::{max, topic},
-    views::AdminState,
-};
+use crate::json::Json;
+use crate::{asked::Asked, body, errors::of_letters, views::AdminState};
+
+/// What a replay and a discard may be told.
+pub(crate) const OPTIONS: &[&str] = &["topic", "max", "tenant", "group", "id", "reason", "dryRun"];
 
 /// What is asked for: which, at most how many, and whether it is only tried.
-fn read(raw: Option<&str>) -> Result<(LetterSelector, usize, bool), ApiError> {
-    let query = Query::new(raw);
-    query.only(&["topic", "max", "tenant", "group", "id", "reason", "dryRun"])?;
-    let reason = query.get("reason")?.map(|name| {
+fn read(query: Option<&str>, body: &[u8]) -> Result<(LetterSelector, usize, bool), ApiError> {
+    let asked = Asked::read(query, body, OPTIONS)?;
+    let reason = asked.text("reason")?.map(|name| {
         LetterSelector::read_reason(&name)
             .ok_or_else(|| ApiError::invalid("reason must be attempts_exhausted or rejected"))
     });
     let which = LetterSelector {
-        topic: topic(query)?,
-        tenant: query.name("tenant", TenantId::new)?,
-        group: query.name("group", GroupName::new)?,
-        event_id: query.get("id")?.map(Cow::into_owned),
+        topic: asked.topic()?,
+        tenant: asked.name("tenant", TenantId::new)?,
+        group: asked.name("group", GroupName::new)?,
+        event_id: asked.text("id")?,
         reason: reason.transpose()?,
     };
-    Ok((which, max(query)?, query.flag("dryRun")?))
+    Ok((which, asked.max()?, asked.flag("dryRun")?))
 }
 
 pub(crate) async fn replay(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
+    body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let (which, max, dry_run) = read(query.as_deref())?;
+    let body = body::read(body).await?;
+    let (which, max, dry_run) = read(query.as_deref(), &body)?;
     let letters = state.served()?.dispatcher.letters();
     let topic = which.topic.as_str();
     let (done, mut answer) = if dry_run {
@@ -63,8 +62,10 @@ pub(crate) async fn replay(
 pub(crate) async fn discard(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
+    body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let (which, max, dry_run) = read(query.as_deref())?;
+    let body = body::read(body).await?;
+    let (which, max, dry_run) = read(query.as_deref(), &body)?;
     let letters = state.served()?.dispatcher.letters();
     let topic = which.topic.as_str();
     Ok(Json(if dry_run {

@@ -5,15 +5,16 @@
 //! role of the route; without a configured one it is locked. It works through delivery's handles and never touches the
 //! log or the stores.
 
+mod asked;
 mod body;
 mod errors;
 mod groups;
 mod guard;
 mod health;
+mod json;
 mod letters;
 mod metrics;
 mod openapi;
-mod query;
 mod rate_limits;
 mod routes;
 mod topic_rates;

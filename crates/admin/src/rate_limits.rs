@@ -1,17 +1,17 @@
 //! Rates of topics: given, listed, taken away.
 
 use axum::{
-    Json,
     body::Body,
     extract::{RawQuery, State},
 };
 use mesh_frame::TopicName;
 use mesh_gate::TopicRate;
-use mesh_server::{ApiError, JsonObject, Query};
+use mesh_server::{ApiError, JsonObject};
 use mesh_state::shared::RateLimit;
 use serde_json::{Value, json};
 
-use crate::{body, errors::of_meta, query, views::AdminState};
+use crate::json::Json;
+use crate::{asked::Asked, body, errors::of_meta, views::AdminState};
 
 fn shown(topic: &TopicName, limit: &RateLimit) -> Value {
     json!({"topic": topic.as_str(), "capacity": limit.capacity, "rate": limit.rate})
@@ -25,7 +25,7 @@ pub(crate) async fn list(State(state): State<AdminState>) -> Result<Json<Value>,
 pub(crate) async fn put(State(state): State<AdminState>, body: Body) -> Result<Json<Value>, ApiError> {
     let limits = &state.served()?.rate_limits;
     let body = body::read(body).await?;
-    let request = JsonObject::parse(&body)?;
+    let request = JsonObject::parse(&body, &["topic", "capacity", "rate"])?;
     let topic = request.required_name("topic", TopicName::client)?;
     let missing = |name| ApiError::missing(name);
     let capacity: u64 = request.get("capacity", "a whole number")?.ok_or_else(|| missing("capacity"))?;
@@ -37,11 +37,11 @@ pub(crate) async fn put(State(state): State<AdminState>, body: Body) -> Result<J
 
 pub(crate) async fn remove(
     State(state): State<AdminState>,
-    RawQuery(raw): RawQuery,
+    RawQuery(query): RawQuery,
+    body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let parameters = Query::new(raw.as_deref());
-    parameters.only(&["topic"])?;
-    let topic = query::topic(parameters)?;
+    let body = body::read(body).await?;
+    let topic = Asked::read(query.as_deref(), &body, &["topic"])?.topic()?;
     let had = state.served()?.rate_limits.remove(&topic).await.map_err(|error| of_meta(&error))?;
     Ok(Json(json!({"status": "ok", "topic": topic.as_str(), "removed": had})))
 }

@@ -7,7 +7,7 @@ use mesh_base::Range;
 use mesh_delivery::{Change, SettingsChange, TopicRules, TopicSettings, TopicView};
 use mesh_server::{
     ApiError, Given, JsonObject,
-    openapi::{count, list, number, object, with_optional},
+    openapi::{closed, count, list, number, object, with_optional},
 };
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ pub(crate) fn read(request: &JsonObject<'_>) -> Result<SettingsChange, ApiError>
     for setting in &SETTINGS {
         let given = match setting.object {
             None => request.given(setting.member)?,
-            Some(name) => match request.object(name)? {
+            Some(name) => match request.object(name, &["maxAgeMs", "maxBytes"])? {
                 Given::Absent => Given::Absent,
                 Given::Null => Given::Null,
                 Given::Value(object) => object.given(setting.member)?,
@@ -148,7 +148,7 @@ pub(crate) fn show(view: &TopicView, answer: &mut Value) {
 pub(crate) fn asked() -> [(&'static str, Value); 3] {
     let [age, bytes, backlog_age, backlog_bytes, window] = SETTINGS.map(|setting| setting.schema());
     let both = |age, bytes| {
-        let of = with_optional([], [("maxAgeMs", age), ("maxBytes", bytes)]);
+        let of = closed(with_optional([], [("maxAgeMs", age), ("maxBytes", bytes)]));
         json!({"anyOf": [of, {"type": "null"}]})
     };
     [

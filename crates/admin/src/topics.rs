@@ -1,7 +1,6 @@
 //! Topics: made, grown, listed, described, deleted.
 
 use axum::{
-    Json,
     body::Body,
     extract::{Path, RawQuery, State, rejection::PathRejection},
 };
@@ -9,10 +8,12 @@ use http::StatusCode;
 use mesh_base::Range;
 use mesh_delivery::{GroupId, TopicMade, TopicView};
 use mesh_frame::TopicName;
-use mesh_server::{ApiError, ErrorCode, JsonObject, Query};
+use mesh_server::{ApiError, ErrorCode, JsonObject};
 use serde_json::{Value, json};
 
+use crate::json::Json;
 use crate::{
+    asked::Asked,
     body,
     errors::{of_log, of_meta, of_topic},
     topic_settings,
@@ -21,6 +22,11 @@ use crate::{
 
 /// `partitions`.
 pub(crate) const PARTITIONS: Range = Range { name: "partitions", least: 1, most: 1_024 };
+
+/// What the deletion of a topic may be told.
+pub(crate) const DELETE_OPTIONS: &[&str] = &["force", "deadLetters"];
+/// The members of a request that makes or changes a topic.
+const MAKE_MEMBERS: &[&str] = &["topic", PARTITIONS.name, "retention", "backlog", "dedupWindowMs"];
 
 fn name(text: &str) -> Result<TopicName, ApiError> {
     TopicName::new(text).map_err(|error| ApiError::of_name("topic", error))
@@ -50,7 +56,7 @@ pub(crate) async fn make(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let served = state.served()?;
     let body = body::read(body).await?;
-    let request = JsonObject::parse(&body)?;
+    let request = JsonObject::parse(&body, MAKE_MEMBERS)?;
     let name = request.required_name("topic", TopicName::client)?;
     let partitions = request.number(PARTITIONS)?;
     let partitions = partitions.map(|count| u32::try_from(count).expect("the range fits"));
@@ -114,11 +120,12 @@ pub(crate) async fn delete(
     State(state): State<AdminState>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
+    body: Body,
 ) -> Result<Json<Value>, ApiError> {
     let name = name(&body::names(path)?)?;
-    let query = Query::new(query.as_deref());
-    query.only(&["force", "deadLetters"])?;
-    let (force, letters) = (query.flag("force")?, query.flag("deadLetters")?);
+    let body = body::read(body).await?;
+    let asked = Asked::read(query.as_deref(), &body, DELETE_OPTIONS)?;
+    let (force, letters) = (asked.flag("force")?, asked.flag("deadLetters")?);
     if name.is_dead_letter() {
         return Err(ApiError::new(
             ErrorCode::ReservedTopic,

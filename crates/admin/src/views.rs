@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
     extract::{RawQuery, State},
     response::{IntoResponse, Response},
 };
@@ -15,7 +14,11 @@ use mesh_gate::SecurityGate;
 use mesh_server::{ApiError, ErrorCode, Query};
 use serde_json::{Map, Value, json};
 
-use crate::{guard::AdminAccess, health::Health, metrics::Numbers, query, topic_rates::RateLimits};
+use crate::json::Json;
+use crate::{asked::Asked, guard::AdminAccess, health::Health, metrics::Numbers, topic_rates::RateLimits};
+
+/// What browsing dead letters may be told.
+pub(crate) const BROWSE_OPTIONS: &[&str] = &["topic", "max"];
 
 /// What the admin port reads. Until delivery is there ([`AdminState::serve`]) only health and readiness are.
 #[derive(Clone)]
@@ -144,12 +147,38 @@ pub(crate) async fn ready(State(state): State<AdminState>) -> Response {
     }
 }
 
-pub(crate) async fn prometheus(State(state): State<AdminState>) -> Response {
+pub(crate) async fn prometheus(State(state): State<AdminState>, headers: HeaderMap) -> Response {
     if let Some(served) = state.built() {
         state.0.pending.set(i64::try_from(served.dispatcher.pending_count()).unwrap_or(i64::MAX));
     }
-    let kind = (header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8");
-    (StatusCode::OK, [kind], state.0.signals.text()).into_response()
+    let (kind, text) = if wants_prometheus_text(&headers) {
+        ("text/plain; version=0.0.4; charset=utf-8", state.0.signals.prometheus_text())
+    } else {
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", state.0.signals.text())
+    };
+    (StatusCode::OK, [(header::CONTENT_TYPE, kind), (header::VARY, "accept")], text).into_response()
+}
+
+/// Whether `Accept` prefers Prometheus's own text to OpenMetrics, which is given where both are as welcome.
+fn wants_prometheus_text(headers: &HeaderMap) -> bool {
+    let mut wanted = [0.0_f32; 2];
+    for range in headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+    {
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let weight = weight.map_or(1.0, |text| text.parse::<f32>().unwrap_or(0.0));
+        match kind.as_str() {
+            "text/plain" | "text/*" => wanted[0] = wanted[0].max(weight),
+            "application/openmetrics-text" | "application/*" => wanted[1] = wanted[1].max(weight),
+            _ => {}
+        }
+    }
+    wanted[0] > wanted[1]
 }
 
 pub(crate) async fn metrics(State(state): State<AdminState>) -> Result<Json<Numbers>, ApiError> {
@@ -196,7 +225,7 @@ pub(crate) async fn clients(
     State(state): State<AdminState>,
     RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let topic = query::topic(Query::new(raw.as_deref()))?;
+    let topic = Query::new(raw.as_deref()).required_name("topic", TopicName::new)?;
     let clients = state.served()?.dispatcher.clients(&topic);
     Ok(Json(
         clients
@@ -216,7 +245,7 @@ pub(crate) async fn offsets(
     State(state): State<AdminState>,
     RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let topic = query::topic(Query::new(raw.as_deref()))?;
+    let topic = Query::new(raw.as_deref()).required_name("topic", TopicName::new)?;
     let mut floors = Map::new();
     for position in state.served()?.dispatcher.positions(&topic) {
         // Tenants share no name: the default tenant's groups keep the short key that scripts know.
@@ -234,8 +263,8 @@ pub(crate) async fn dead_letters(
     State(state): State<AdminState>,
     RawQuery(raw): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let parameters = Query::new(raw.as_deref());
-    let (topic, max) = (query::topic(parameters)?, query::max(parameters)?);
+    let asked = Asked::read(raw.as_deref(), &[], BROWSE_OPTIONS)?;
+    let (topic, max) = (asked.topic()?, asked.max()?);
     let letters = state
         .served()?
         .dispatcher
@@ -273,4 +302,33 @@ pub(crate) async fn dead_letters(
             })
             .collect(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_the_one_that_was_asked_for() {
+        let wants = |accept: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in accept {
+                headers.append(header::ACCEPT, http::HeaderValue::from_static(value));
+            }
+            wants_prometheus_text(&headers)
+        };
+        for accept in [
+            &["text/plain"][..],
+            &["Text/Plain; version=0.0.4; q=0.9, application/openmetrics-text;q=0.1"],
+            &["text/plain;q=0.2", "*/*;q=0.1"],
+            &["application/openmetrics-text;q=0, text/*"],
+        ] {
+            assert!(wants(accept), "{accept:?}");
+        }
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+                          text/plain;version=1.0.0;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        for accept in [&[][..], &["*/*"], &["application/json"], &[prometheus], &["text/plain;q=x"]] {
+            assert!(!wants(accept), "{accept:?}");
+        }
+    }
 }

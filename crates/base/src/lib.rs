@@ -1,5 +1,5 @@
 //! Mechanisms without a domain noun: the clock, chance, named tasks, backoff, the one backend error, the
-//! drop-guard lease, the map for readers and the metric registry. An operator recognises none of these types; everything
+//! drop-guard lease, the nearest known word, the map for readers and the metric registry. An operator recognises none of these types; everything
 //! in the project may use them and they use nothing of ours.
 
 mod backend;
@@ -7,6 +7,7 @@ mod backoff;
 mod chance;
 mod clock;
 mod lease;
+mod nearest;
 mod range;
 mod read_map;
 mod signals;
@@ -17,6 +18,7 @@ pub use backoff::Backoff;
 pub use chance::Chance;
 pub use clock::{Clock, UnixMillis};
 pub use lease::Lease;
+pub use nearest::nearest;
 pub use range::Range;
 pub use read_map::ReadMap;
 pub use signals::{Counter, CounterFamily, Gauge, Signals};

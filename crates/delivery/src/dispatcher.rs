@@ -256,6 +256,14 @@ impl ReliableDispatcher {
         Some(ClientHolding { owner: directory.clients.owner(tenant, client), topics })
     }
 
+    /// Whether a client has a stream open: what is for the client goes there, and its polls find nothing.
+    pub fn has_stream(&self, tenant: &TenantId, client: &ClientId) -> bool {
+        let member = member_of(tenant, client);
+        let groups = self.0.groups_of(tenant, client).into_iter().flatten();
+        let mut with_streams = groups.filter(|group| group.streams.load(Ordering::Acquire) > 0);
+        with_streams.any(|group| group.state.lock().streams.has(member))
+    }
+
     /// How many subscriptions a tenant has.
     pub fn subscriptions(&self, tenant: &TenantId) -> usize {
         self.0.core.directory.clients.subscriptions(tenant)

@@ -88,9 +88,9 @@ impl Event {
     }
 
     /// When the event expires, in milliseconds since 1970: the earlier of `expirytime` and `emttl`
-    /// milliseconds after `time`, or after acceptance when there is no `time`. An `emttl` that is not a
-    /// number of milliseconds and an `expirytime` that is not a timestamp are passed on but never expire
-    /// anything.
+    /// milliseconds after `time`, or after acceptance when there is no `time`. Clients cannot publish an `emttl` that
+    /// is not a number of milliseconds or an `expirytime` that is not a timestamp; in the log of an older release they never
+    /// expire anything.
     pub fn expires_at_ms(&self, accepted_at_ms: u64) -> Option<u64> {
         let instant = |name| Some(u64::try_from(parse_timestamp(self.attribute(name)?)?).unwrap_or(0));
         let lifetime_end = self

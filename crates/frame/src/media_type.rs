@@ -26,6 +26,60 @@ pub(crate) fn essence(media_type: &str) -> &str {
     memchr::memchr(b';', media_type.as_bytes()).map_or(media_type, |end| &media_type[..end]).trim()
 }
 
+/// Whether a text is a media type by RFC 2046: type and subtype, and parameters with a token or a quoted string each.
+pub(crate) fn is_media_type(text: &str) -> bool {
+    // As nearly everybody spells it.
+    if text == "application/json" {
+        return true;
+    }
+    let (essence, mut rest) = text.split_once(';').unwrap_or((text, ""));
+    let is_type =
+        essence.trim().split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+    if !is_type {
+        return false;
+    }
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ';']);
+        if rest.is_empty() {
+            return true;
+        }
+        let Some((_, value)) = rest.split_once('=').filter(|(name, _)| is_token(name)) else { return false };
+        let end = match value.strip_prefix('"') {
+            Some(quoted) => match end_of_quoted(quoted) {
+                Some(end) => end + 1,
+                None => return false,
+            },
+            None => match value.find([';', ' ', '\t']).unwrap_or(value.len()) {
+                end if is_token(&value[..end]) => end,
+                _ => return false,
+            },
+        };
+        rest = value[end..].trim_start_matches([' ', '\t']);
+        if !rest.is_empty() && !rest.starts_with(';') {
+            return false;
+        }
+    }
+}
+
+/// Where a quoted string ends, behind its second quote; `None`: it does not end.
+fn end_of_quoted(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte))
+}
+
 /// Whether the type is text in UTF-8: `text/…` with no charset or one that UTF-8 includes.
 fn is_utf8_text(media_type: &str) -> bool {
     let mut parts = media_type.split(';');

@@ -222,6 +222,13 @@ impl SecurityGate {
         told("tenant limits", Some(parts.quota.reload()));
     }
 
+    /// Waits until the keys of issuers were fetched for the first time. Ends at once where none are fetched.
+    pub async fn keys_fetched(&self) {
+        if let Some(token) = &self.0.parts.chain.token {
+            token.keys_fetched().await;
+        }
+    }
+
     /// Keeps the keys of issuers fresh that are fetched; for a task of its own. Ends at once where none are, else
     /// when it is dropped.
     pub async fn keep_keys_fresh(&self) {

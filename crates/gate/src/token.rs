@@ -207,6 +207,13 @@ impl TokenAuthFilter {
         }
     }
 
+    /// Waits until the issuer's keys were fetched for the first time. Ends at once where nothing is fetched.
+    pub async fn keys_fetched(&self) {
+        if let Some(jwt) = &self.jwt {
+            jwt.fetched().await;
+        }
+    }
+
     /// Keeps the issuer's keys fresh: fetches them at once, after each interval, and when a token names a key that
     /// is not known. For a task of its own; ends at once where nothing is fetched, else when it is dropped.
     pub async fn keep_keys_fresh(&self, clock: Clock) {

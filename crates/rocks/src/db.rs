@@ -367,7 +367,10 @@ impl Open {
                 spec.path.display()
             ))
         };
-        let io = |error: io::Error| failed(kind_of(&error), error.to_string());
+        let io = |error: io::Error| {
+            let kind = kind_of(&error);
+            failed(kind, advised(kind, &error.to_string()))
+        };
         fs::create_dir_all(&spec.path).map_err(io)?;
         let vouched = Marker::read(&spec.path).map_err(io)?;
         if let Some(missing) = pointer_is_missing(&spec.path).map_err(io)? {
@@ -377,6 +380,12 @@ impl Open {
                     "it holds {missing} but no CURRENT file; restore it from a backup or wipe the folder"
                 ),
             ));
+        }
+        if let Some(foreign) = foreign(&spec.path).map_err(io)? {
+            let reason = format!(
+                "it holds {foreign}, which is not of this database; give the database a folder of its own"
+            );
+            return Err(failed(BackendErrorKind::Refused, reason));
         }
         if let Some(vouched) = &vouched {
             // Everything is judged before RocksDB may write: opening deletes logs and tables it takes for done.
@@ -460,7 +469,27 @@ fn refused(
     spec: &Spec,
 ) -> BackendError {
     let mapped = backend_error(error, spec.name, "opening");
-    failed(mapped.kind(), format!("{}; restore it from a backup or wipe the folder", source_text(&mapped)))
+    failed(mapped.kind(), advised(mapped.kind(), &source_text(&mapped)))
+}
+
+/// A reason with what to do about it. Only what is damaged is worth a backup: what the system refuses for now destroys
+/// nothing, and wiping the folder would.
+fn advised(kind: BackendErrorKind, reason: &str) -> String {
+    const REFUSED: [&str; 6] = [
+        "Permission denied",
+        "Read-only file system",
+        "Too many open files",
+        "Cannot allocate memory",
+        "lock ",
+        "locks available",
+    ];
+    if kind == BackendErrorKind::Full {
+        format!("{reason}; the disk is full, nothing was lost: free some space and start again")
+    } else if REFUSED.iter().any(|sign| reason.contains(sign)) {
+        format!("{reason}; nothing was lost: mend that and start again")
+    } else {
+        format!("{reason}; restore it from a backup or wipe the folder")
+    }
 }
 
 fn source_text(error: &BackendError) -> String {
@@ -476,6 +505,24 @@ fn pointer_is_missing(path: &Path) -> io::Result<Option<String>> {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let of_rocksdb = [".sst", ".log", ".blob"].iter().any(|ending| name.ends_with(ending));
         if of_rocksdb || name.starts_with("MANIFEST") || name == "SYNCED" {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// What is in the folder of a database that is not there yet, and is of none.
+fn foreign(path: &Path) -> io::Result<Option<String>> {
+    if path.join("CURRENT").exists() {
+        return Ok(None);
+    }
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // What a start that was cut off may have left, and what a file system has of its own.
+        let is_ours = ["LOCK", "IDENTITY", "PROBE", "lost+found"].contains(&name.as_str())
+            || ["LOG", "OPTIONS-"].iter().any(|start| name.starts_with(start))
+            || name.ends_with(".dbtmp");
+        if !is_ours {
             return Ok(Some(name));
         }
     }

@@ -7,22 +7,26 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
     boot,
-    config::{Given, Mode, Problem, Settings, Warning, reference, report, validate},
+    config::{Given, Looked, Mode, Problem, Settings, Warning, look, reference, report, validate},
     logging,
 };
 
 /// The exit code for a wrong command line or configuration.
 const CONFIGURATION: u8 = 64;
 
+/// How long the end of the process waits for the standard output to take the last lines of the log.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
 /// An event mesh: publish CloudEvents over HTTP, get each of them until you acknowledge it.
 #[derive(Debug, Parser)]
-#[command(name = "eventmesh", version, disable_help_subcommand = true)]
+#[command(name = "eventmesh", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -103,12 +107,16 @@ struct Sources {
 
 impl Sources {
     fn validate(&self, mode: Mode) -> Result<(Settings, Vec<Warning>), Vec<Problem>> {
+        validate(self.given(), mode)
+    }
+
+    fn given(&self) -> Given {
         let mut given = Given::new();
         if let Some(path) = &self.config {
             given = given.with_file(path);
         }
         given = given.with_environment(std::env::vars_os());
-        validate(given.with_definitions(self.definitions.iter().map(String::as_str)), mode)
+        given.with_definitions(self.definitions.iter().map(String::as_str))
     }
 }
 
@@ -125,12 +133,8 @@ pub fn run() -> ExitCode {
     match cli.command {
         Command::Standalone(sources) => start(&sources, Mode::Standalone),
         Command::Server(sources) => start(&sources, Mode::Server),
-        Command::Config(ConfigCommand::Check(inspect)) => {
-            inspect.run(|_, mode| format!("The configuration is valid for `eventmesh {mode}`.\n"))
-        }
-        Command::Config(ConfigCommand::Show(inspect)) => inspect.run(|settings, _| {
-            settings.effective().iter().map(|effective| format!("{effective}\n")).collect()
-        }),
+        Command::Config(ConfigCommand::Check(inspect)) => inspect.check(),
+        Command::Config(ConfigCommand::Show(inspect)) => inspect.show(),
         Command::Config(ConfigCommand::Reference { format: Format::Properties, .. }) => {
             print(&reference::properties())
         }
@@ -150,17 +154,39 @@ pub fn run() -> ExitCode {
 }
 
 impl Inspect {
-    fn run(&self, show: impl FnOnce(&Settings, Mode) -> String) -> ExitCode {
-        let mode = if self.standalone { Mode::Standalone } else { Mode::Server };
-        match self.sources.validate(mode) {
-            Ok((settings, warnings)) => {
-                for warning in &warnings {
-                    complain(&format!("warning: {warning}\n"));
-                }
-                print(&show(&settings, mode))
-            }
-            Err(problems) => refuse(&problems),
+    fn mode(&self) -> Mode {
+        if self.standalone { Mode::Standalone } else { Mode::Server }
+    }
+
+    /// Reads every key and opens every file that a start would open.
+    fn check(&self) -> ExitCode {
+        let mode = self.mode();
+        let Looked { settings, warnings, mut problems } = look(self.sources.given(), mode);
+        problems.extend(boot::check(&settings));
+        tell(&warnings);
+        if problems.is_empty() {
+            return print(&format!("The configuration is valid for `eventmesh {mode}`.\n"));
         }
+        self.refuse(&problems)
+    }
+
+    /// Prints every key with the value that holds, also beside ones that cannot be read.
+    fn show(&self) -> ExitCode {
+        let Looked { settings, warnings, problems } = look(self.sources.given(), self.mode());
+        tell(&warnings);
+        let printed =
+            print(&settings.effective().iter().map(|effective| format!("{effective}\n")).collect::<String>());
+        if problems.is_empty() { printed } else { self.refuse(&problems) }
+    }
+
+    fn refuse(&self, problems: &[Problem]) -> ExitCode {
+        let code = refuse(problems);
+        if !self.standalone {
+            complain(
+                "Judged as `eventmesh server`; with --standalone as `eventmesh standalone`, which has more defaults.\n",
+            );
+        }
+        code
     }
 }
 
@@ -202,14 +228,21 @@ fn start(sources: &Sources, mode: Mode) -> ExitCode {
         Ok(valid) => valid,
         Err(problems) => return refuse(&problems),
     };
-    logging::start(&settings.log);
-    logging::announce(&settings, &warnings);
-    match boot::run(settings, mode) {
+    let log = logging::start(&settings.log);
+    let code = match boot::run(settings, mode, &log, &warnings) {
         Ok(code) => code,
         Err(error) => {
             tracing::error!("the start or the run failed: {error:#}");
             ExitCode::FAILURE
         }
+    };
+    log.flush(LAST_LINES);
+    code
+}
+
+fn tell(warnings: &[Warning]) {
+    for warning in warnings {
+        complain(&format!("warning: {warning}\n"));
     }
 }
 

@@ -5,7 +5,7 @@ use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{
     HeaderValue, StatusCode, Version,
     header::{CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -14,9 +14,11 @@ use http::{
 
 use crate::{ApiError, ErrorCode, discard, status};
 
-/// A JSON answer.
+/// A JSON answer. It ends with a line break, so that a prompt does not follow on the same line.
 pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
-    json_body(status, Body::from(body.into()))
+    let mut body = BytesMut::from(body.into());
+    body.extend_from_slice(b"\n");
+    json_body(status, Body::from(body.freeze()))
 }
 
 /// An answer whose body is JSON.
@@ -69,8 +71,8 @@ mod tests {
         for code in ErrorCode::ALL {
             let response = ApiError::new(*code, "m").into_response();
             assert_eq!(response.status().as_u16(), status(*code));
-            let is_unavailable = status(*code) == 503;
-            assert_eq!(response.headers().contains_key(RETRY_AFTER), is_unavailable, "{}", code.as_str());
+            let helps = status(*code) == 429 || (status(*code) == 503 && *code != ErrorCode::AdminLocked);
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), helps, "{}", code.as_str());
         }
     }
 }

@@ -17,7 +17,10 @@ use std::{
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header::CONTENT_ENCODING};
+use http::{
+    HeaderMap,
+    header::{CONTENT_ENCODING, TRANSFER_ENCODING},
+};
 use http_body::{Body as _, Frame};
 use mesh_base::Lease;
 use mesh_frame::TenantId;
@@ -85,6 +88,7 @@ impl BodyReader {
     /// `too_large`, or `unsupported_media_type` for an encoding.
     pub fn check_declared(&self, headers: &HeaderMap, body: &Body) -> Result<(), ApiError> {
         check_encoding(headers)?;
+        check_transfer(headers)?;
         if body.size_hint().lower() > self.limits.body_bytes { Err(self.too_large()) } else { Ok(()) }
     }
 
@@ -270,6 +274,18 @@ fn next_frame(body: &mut Body) -> impl Future<Output = Option<Result<Frame<Bytes
     poll_fn(move |cx| Pin::new(&mut *body).poll_frame(cx))
 }
 
+/// Refuses a transfer coding that would have to be undone (RFC 9112, 6.1): hyper undoes chunks and nothing else.
+fn check_transfer(headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut values = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_understood = values.next().is_none_or(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if is_understood && values.next().is_none() {
+        return Ok(());
+    }
+    let error =
+        ApiError::new(ErrorCode::UnsupportedMediaType, "no Transfer-Encoding but chunked is understood");
+    Err(ApiError { closes: true, ..error })
+}
+
 /// Only what is sent as it is can be read.
 fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
     for value in headers.get_all(CONTENT_ENCODING) {
@@ -340,6 +356,21 @@ mod tests {
         assert!(!discard(&mut slow()).await);
         assert_eq!(before.elapsed(), DISCARD_TIME);
         assert!(discard(&mut chunks(&[1_000, 1_000])).await);
+    }
+
+    #[test]
+    fn nothing_but_chunks_is_a_transfer_coding() {
+        let check = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(TRANSFER_ENCODING, HeaderValue::from_static(value));
+            }
+            check_transfer(&headers).map_err(|error| error.code)
+        };
+        assert_eq!((check(&[]), check(&["chunked"]), check(&["Chunked"])), (Ok(()), Ok(()), Ok(())));
+        for bad in [&["gzip, chunked"][..], &["gzip", "chunked"], &["chunked, chunked"], &["identity"]] {
+            assert_eq!(check(bad), Err(ErrorCode::UnsupportedMediaType), "{bad:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use mesh_base::nearest;
 use mesh_frame::{EventError, EventErrorKind, NameError};
 
 use crate::{ErrorCode, json_text::push_text};
@@ -44,6 +45,19 @@ impl ApiError {
         Self::new(ErrorCode::MissingParameter, format!("`{what}` is missing"))
     }
 
+    /// A parameter or member that nobody knows. It is named with the nearest known one, and with all of them.
+    pub fn unknown_name(of: &str, what: &str, name: &str, known: &[&str]) -> Self {
+        let shown: String = name.chars().take(64).collect();
+        let all: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+        Self::invalid(match (nearest(name, known.iter().copied()), known) {
+            (_, []) => format!("{of} has no {what} `{shown}`; it takes none"),
+            (None, _) => format!("{of} has no {what} `{shown}`; it has {}", all.join(", ")),
+            (Some(meant), _) => {
+                format!("{of} has no {what} `{shown}`; did you mean `{meant}`? It has {}", all.join(", "))
+            }
+        })
+    }
+
     /// A name that is none; `what` says of what.
     pub fn of_name(what: &str, error: NameError) -> Self {
         let code = match error {
@@ -78,7 +92,8 @@ fn is_temporary(code: ErrorCode) -> bool {
             | ErrorCode::MetaUnavailable
             | ErrorCode::StorageUnavailable
             | ErrorCode::NotReady
-            | ErrorCode::AdminLocked
+            | ErrorCode::RateLimited
+            | ErrorCode::QuotaExceeded
     )
 }
 

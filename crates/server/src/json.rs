@@ -1,6 +1,7 @@
 //! The body of a request as a JSON object whose members are read one by one, each with a message of its own.
 //!
-//! Nothing is coerced: a number is no text. `null` counts as absent, and members nobody asks for are passed over.
+//! Nothing is coerced: a number is no text. `null` counts as absent. Whoever reads an object says which members it may
+//! have; another one is refused, so that one that is misspelt is not taken for one that is not there.
 
 use std::{borrow::Cow, fmt, str};
 
@@ -32,18 +33,35 @@ pub enum Given<T> {
 #[derive(Debug)]
 pub struct JsonObject<'a> {
     members: Vec<(Cow<'a, str>, &'a str)>,
+    known: &'static [&'static str],
 }
 
+/// Members that other clients of EventMesh send and this server does not need: they are passed over wherever they
+/// stand. A member that would change what a request does never belongs here.
+///
+/// `type`: the acknowledgements of WebSocket clients (`{"type":"ack","deliveryId":…}`), whose route says the same.
+const PASSED_OVER: [&str; 1] = ["type"];
+
 impl<'a> JsonObject<'a> {
-    /// The object that a body is.
-    pub fn parse(body: &'a [u8]) -> Result<Self, ApiError> {
+    /// An object without members that may have these.
+    pub fn empty(known: &'static [&'static str]) -> Self {
+        Self { members: Vec::new(), known }
+    }
+
+    /// The object that a body is, which may have the members `known`.
+    pub fn parse(body: &'a [u8], known: &'static [&'static str]) -> Result<Self, ApiError> {
         let text = str::from_utf8(body).map_err(|error| {
             ApiError::invalid(format!("the body is not UTF-8 at byte {}", error.valid_up_to()))
         })?;
         if text.trim_ascii().is_empty() {
             return Err(ApiError::invalid("the body is empty; it must be a JSON object"));
         }
-        serde_json::from_str(text).map_err(|error| {
+        if text.starts_with('\u{feff}') {
+            return Err(ApiError::invalid(
+                "the body begins with a byte order mark, which JSON must not have",
+            ));
+        }
+        let object: Self = serde_json::from_str(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             ApiError::invalid(match error.classify() {
                 Category::Data if error.to_string().contains(TOO_MANY) => {
@@ -55,7 +73,26 @@ impl<'a> JsonObject<'a> {
                     format!("the body is not JSON at line {line}, column {column}")
                 }
             })
-        })
+        })?;
+        object.only("the body", known)
+    }
+
+    /// As [`JsonObject::parse`], of a body that may be left out; `null` is none too.
+    pub fn parse_optional(body: &'a [u8], known: &'static [&'static str]) -> Result<Self, ApiError> {
+        match body.trim_ascii() {
+            b"" | b"null" => Ok(Self::empty(known)),
+            _ => Self::parse(body, known),
+        }
+    }
+
+    /// The object, if it has no members but these.
+    fn only(mut self, of: &str, known: &'static [&'static str]) -> Result<Self, ApiError> {
+        let is_known = |name: &str| known.contains(&name) || PASSED_OVER.contains(&name);
+        if let Some((name, _)) = self.members.iter().find(|(name, _)| !is_known(name)) {
+            return Err(ApiError::unknown_name(of, "member", name, known));
+        }
+        self.known = known;
+        Ok(self)
     }
 
     /// The JSON of a member; given twice it is refused.
@@ -67,7 +104,11 @@ impl<'a> JsonObject<'a> {
     }
 
     /// As [`JsonObject::raw`], where `null` says something else than nothing.
+    ///
+    /// # Panics
+    /// In a debug build, when the name is not one that the object may have.
     pub fn given(&self, name: &str) -> Result<Given<&'a str>, ApiError> {
+        debug_assert!(self.known.contains(&name), "`{name}` is read and would be refused");
         let mut given = self.members.iter().filter(|(member, _)| member == name).map(|(_, value)| *value);
         let first = given.next();
         if given.next().is_some() {
@@ -89,19 +130,27 @@ impl<'a> JsonObject<'a> {
     pub fn get<T: DeserializeOwned>(&self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
         let Some(raw) = self.raw(name)? else { return Ok(None) };
         let value = serde_json::from_str(raw);
-        value
-            .map(Some)
-            .map_err(|_| ApiError::invalid(format!("`{name}` must be {expected}, not {}", kind_of(raw))))
+        value.map(Some).map_err(|error| {
+            // The JSON is whole: what is left to go wrong within a string is such an escape.
+            ApiError::invalid(if error.classify() == Category::Syntax && raw.contains("\\u") {
+                format!("`{name}` has a `\\u` escape that is no character")
+            } else {
+                format!("`{name}` must be {expected}, not {}", kind_of(raw))
+            })
+        })
     }
 
-    /// An object in the object.
-    pub fn object(&self, name: &str) -> Result<Given<Self>, ApiError> {
+    /// An object in the object, which may have the members `known`.
+    pub fn object(&self, name: &str, known: &'static [&'static str]) -> Result<Given<Self>, ApiError> {
         Ok(match self.given(name)? {
             Given::Absent => Given::Absent,
             Given::Null => Given::Null,
-            Given::Value(raw) => Given::Value(serde_json::from_str(raw).map_err(|_| {
-                ApiError::invalid(format!("`{name}` must be an object, not {}", kind_of(raw)))
-            })?),
+            Given::Value(raw) => {
+                let object: Self = serde_json::from_str(raw).map_err(|_| {
+                    ApiError::invalid(format!("`{name}` must be an object, not {}", kind_of(raw)))
+                })?;
+                Given::Value(object.only(&format!("`{name}`"), known)?)
+            }
         })
     }
 
@@ -186,7 +235,7 @@ impl<'de> Visitor<'de> for Members {
             let value: &'de RawValue = map.next_value()?;
             members.push((name, value.get()));
         }
-        Ok(JsonObject { members })
+        Ok(JsonObject { members, known: &[] })
     }
 }
 
@@ -211,20 +260,22 @@ mod tests {
             ("null", "object"),
             ("\"text\"", "object"),
             ("7", "object"),
+            ("\u{feff}{}", "byte order mark"),
         ] {
-            let error = JsonObject::parse(body.as_bytes()).expect_err(body);
+            let error = JsonObject::parse(body.as_bytes(), &[]).expect_err(body);
             assert!(
                 error.code == ErrorCode::InvalidArgument && error.message.contains(word),
                 "{body}: {error:?}"
             );
         }
-        assert!(JsonObject::parse(b"{\"a\":\"\xff\"}").expect_err("bytes").message.contains("UTF-8"));
+        assert!(JsonObject::parse(b"{\"a\":\"\xff\"}", &["a"]).expect_err("bytes").message.contains("UTF-8"));
     }
 
     #[test]
     fn members_are_not_coerced_and_named_when_they_are_wrong() {
         let body = br#"{"s":"x","n":7,"nil":null,"twice":1,"twice":2,"maxInFlight":0,"more":{"x":[]}}"#;
-        let object = JsonObject::parse(body).expect("an object");
+        let known = &["s", "n", "nil", "twice", "maxInFlight", "more", "t"];
+        let object = JsonObject::parse(body, known).expect("an object");
         assert_eq!(object.text("s"), Ok(Some("x".to_owned())));
         assert_eq!(object.text("nil"), Ok(None));
         assert_eq!(object.required_raw("t").map_err(|e| e.code), Err(ErrorCode::MissingParameter));
@@ -242,5 +293,39 @@ mod tests {
             assert!(error.message.starts_with('`'), "{error:?}");
         }
         assert!(object.number(MAX_IN_FLIGHT).expect_err("range").message.contains("from 1 to 10000"));
+    }
+
+    #[test]
+    fn a_member_that_nobody_knows_is_refused_with_the_nearest() {
+        let parse = |body: &'static str| JsonObject::parse(body.as_bytes(), &["dryRun", "retention"]);
+        let told = parse(r#"{"dryrun":true}"#).expect_err("misspelt");
+        assert_eq!(told.code, ErrorCode::InvalidArgument);
+        let expected = "the body has no member `dryrun`; did you mean `dryRun`? It has `dryRun`, `retention`";
+        assert_eq!(told.message, expected);
+        assert!(parse(r#"{"other":null}"#).is_err(), "one that says nothing is unknown too");
+        let nested = parse(r#"{"retention":{"maxAge":"1h"}}"#).expect("an object");
+        let told = nested.object("retention", &["maxAgeMs"]).expect_err("misspelt").message;
+        assert_eq!(told, "`retention` has no member `maxAge`; did you mean `maxAgeMs`? It has `maxAgeMs`");
+        assert!(parse(r#"{"type":"ack","dryRun":true}"#).is_ok(), "what other clients send");
+        for (body, is_fine) in
+            [("", true), (" \n", true), ("null", true), ("{}", true), ("[]", false), (r#"{"a":1}"#, false)]
+        {
+            assert_eq!(JsonObject::parse_optional(body.as_bytes(), &[]).is_ok(), is_fine, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_called_what_it_is() {
+        for (body, word) in [
+            (r#"{"a":"\ud800"}"#, "`a` has a `\\u` escape that is no character"),
+            (r#"{"a":["\udc00"]}"#, "`a` must be a string, not an array"),
+            (r#"{"a":7}"#, "`a` must be a string, not a number"),
+        ] {
+            let object = JsonObject::parse(body.as_bytes(), &["a"]).expect("an object");
+            assert_eq!(object.text("a").expect_err(body).message, word, "{body}");
+        }
+        let list = JsonObject::parse(br#"{"a":["\ud800"]}"#, &["a"]).expect("an object");
+        let told = list.get::<Vec<String>>("a", "a string or an array of strings").expect_err("no text");
+        assert_eq!(told.message, "`a` has a `\\u` escape that is no character");
     }
 }

@@ -69,10 +69,27 @@ impl Described {
         )
     }
 
+    /// With an answer of that status and schema in any of the media types.
+    #[must_use]
+    pub fn answer_of(self, status: u16, description: &str, kinds: &[&str], schema: &Value) -> Self {
+        let content: Map<String, Value> =
+            kinds.iter().map(|kind| ((*kind).to_owned(), json!({"schema": schema}))).collect();
+        self.respond(status.to_string(), json!({"description": description, "content": content}))
+    }
+
     /// With a JSON answer of that status.
     #[must_use]
     pub fn json(self, status: u16, description: &str, schema: &Value) -> Self {
         self.answer(status, description, "application/json", schema)
+    }
+
+    /// With a header that the answer of that status may have.
+    #[must_use]
+    pub fn header(mut self, status: u16, name: &str, description: &str) -> Self {
+        if let Some(response) = self.0.get_mut("responses").and_then(|all| all.get_mut(status.to_string())) {
+            response["headers"][name] = json!({"description": description, "schema": {"type": "string"}});
+        }
+        self
     }
 
     /// With the errors it can answer: a response for each of their statuses.
@@ -194,6 +211,13 @@ pub fn with_optional<const N: usize, const M: usize>(
     let required: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
     let all = members.into_iter().chain(optional).map(|(name, schema)| (name.to_owned(), schema));
     json!({"type": "object", "required": required, "properties": all.collect::<Map<String, Value>>()})
+}
+
+/// An object schema that allows no members but those it lists, as requests have it.
+#[must_use]
+pub fn closed(mut schema: Value) -> Value {
+    schema["additionalProperties"] = false.into();
+    schema
 }
 
 /// Puts what `more` describes beside what `document` does.

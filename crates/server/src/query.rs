@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::ApiError;
 
-/// A query that is searched, not copied. Parameters nobody asks for are passed over.
+/// A query that is searched, not copied. [`Query::only`] refuses parameters that a route does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a>(&'a str);
 
@@ -92,20 +92,18 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Refuses parameters that are not among these: a selector that is misspelt must not select everything.
+    /// Refuses parameters that are not among these: one that is misspelt must not do what it would do if it were
+    /// not there.
     ///
     /// # Errors
-    /// `invalid_argument`.
+    /// `invalid_argument`, which names the nearest that is known.
     pub fn only(self, known: &[&str]) -> Result<(), ApiError> {
         for pair in self.0.split('&').filter(|pair| !pair.is_empty()) {
             let name = pair.split_once('=').map_or(pair, |(name, _)| name);
             let decoded = decoded(name);
             if !decoded.as_deref().is_some_and(|name| known.contains(&name)) {
-                return Err(ApiError::invalid(format!(
-                    "there is no query parameter {} here; there are {}",
-                    decoded.as_deref().unwrap_or(name),
-                    known.join(", ")
-                )));
+                let name = decoded.as_deref().unwrap_or(name);
+                return Err(ApiError::unknown_name("this route", "parameter", name, known));
             }
         }
         Ok(())
@@ -202,10 +200,16 @@ mod tests {
     fn only_what_is_known_is_let_through_and_flags_are_one_of_two_words() {
         let only = |query| Query(query).only(&["a", "b"]).map_err(|error| error.message);
         assert_eq!((only(""), only("a=1&&%62=2")), (Ok(()), Ok(())));
-        for (query, name) in [("a=1&c=2", "c"), ("%63", "c"), ("%zz=1", "%zz"), ("A=1", "A")] {
-            let told = only(query).expect_err(query);
-            assert!(told.contains(&format!("parameter {name} here; there are a, b")), "{query}: {told}");
+        for (query, told) in [
+            ("a=1&c=2", "this route has no parameter `c`; it has `a`, `b`"),
+            ("%63", "this route has no parameter `c`; it has `a`, `b`"),
+            ("%zz=1", "this route has no parameter `%zz`; it has `a`, `b`"),
+            ("A=1", "this route has no parameter `A`; did you mean `a`? It has `a`, `b`"),
+        ] {
+            assert_eq!(only(query), Err(told.to_owned()), "{query}");
         }
+        let none = Query("a=1").only(&[]).map_err(|error| error.message);
+        assert_eq!(none, Err("this route has no parameter `a`; it takes none".to_owned()));
         let flag = |query| Query(query).flag("f").map_err(|error| error.code);
         assert_eq!((flag(""), flag("f=false"), flag("f=true")), (Ok(false), Ok(false), Ok(true)));
         for query in ["f", "f=", "f=1", "f=TRUE", "f=true&f=true"] {

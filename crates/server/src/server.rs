@@ -8,27 +8,31 @@ use std::{
     io,
     net::{SocketAddr, TcpListener as BoundListener, ToSocketAddrs},
     sync::Arc,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
-use hyper_util::{
-    rt::{TokioExecutor, TokioTimer},
-    server::conn::auto::Builder,
-};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioTimer;
 use mesh_base::{Backoff, Chance, Clock, Counter, Gauge, Signals, Stop, Tasks};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
 
 use crate::{
-    Answers, connection,
+    Answers, ApiError, Hosts,
+    connection::{self, Guarded, Protocols},
     connections::Connections,
+    http2::Http2Settings,
     socket::WatchedSocket,
     tls::Tls,
     watch::{Patience, Watch},
 };
+
+/// How much of a request without TLS is read before it is told.
+const MOST_OF_A_HEAD: usize = 16 << 10;
 
 /// How a server listens.
 #[derive(Clone, Debug)]
@@ -45,6 +49,8 @@ pub struct HttpServerSettings {
     pub patience: Patience,
     /// How long connections may go on after the stop was signalled.
     pub drain_timeout: Duration,
+    /// The names it answers to where it listens on loopback; `None`: to any.
+    pub hosts: Option<Hosts>,
     /// Its TLS; `None`: it speaks plainly.
     pub tls: Option<Arc<Tls>>,
     /// Where the jitter of its waits comes from.
@@ -67,6 +73,7 @@ impl HttpServerSettings {
             max_connections: 10_000,
             patience,
             drain_timeout: Duration::from_secs(20),
+            hosts: None,
             tls: None,
             chance: Chance::system(),
         }
@@ -78,18 +85,20 @@ impl HttpServerSettings {
 pub struct HttpServerSignals {
     connections: Gauge,
     refused: Counter,
+    pub(crate) foreign_hosts: Counter,
 }
 
 impl HttpServerSignals {
     /// Registers them; once a server.
     pub fn new(server: &'static str, signals: &Signals) -> Self {
-        let (connections, refused) = match server {
-            "admin" => ("admin_connections", "admin_accept_failures"),
-            _ => ("http_connections", "http_accept_failures"),
+        let (connections, refused, foreign_hosts) = match server {
+            "admin" => ("admin_connections", "admin_accept_failures", "admin_foreign_hosts"),
+            _ => ("http_connections", "http_accept_failures", "http_foreign_hosts"),
         };
         Self {
             connections: signals.gauge(connections, "Open connections"),
             refused: signals.counter(refused, "Connections the system would not hand over"),
+            foreign_hosts: signals.counter(foreign_hosts, "Requests for a host that this server is not"),
         }
     }
 }
@@ -141,11 +150,15 @@ impl HttpServer {
         let Self { settings, listener, address } = self;
         let listener = TcpListener::from_std(listener)?;
         let running = Arc::new(Running {
-            protocol: protocol(&settings),
+            protocols: protocols(&settings, clock),
             tls: settings.tls.clone(),
             handshake: settings.patience.head,
             connections: Connections::new(signals.connections.clone()),
-            answers,
+            answers: Guarded {
+                hosts: settings.hosts.clone().filter(|_| address.ip().is_loopback()),
+                foreign: signals.foreign_hosts.clone(),
+                answers,
+            },
             clock,
             signals,
             tasks: Tasks::new(),
@@ -172,12 +185,12 @@ impl HttpServer {
 
 /// What a running server shares with its connections.
 struct Running<A> {
-    protocol: Builder<TokioExecutor>,
+    protocols: Protocols,
     tls: Option<Arc<Tls>>,
     /// How long a TLS handshake may take.
     handshake: Duration,
     connections: Arc<Connections>,
-    answers: A,
+    answers: Guarded<A>,
     clock: Clock,
     signals: HttpServerSignals,
     tasks: Tasks,
@@ -192,17 +205,12 @@ fn listen(address: SocketAddr) -> io::Result<BoundListener> {
     Ok(socket.into())
 }
 
-fn protocol(settings: &HttpServerSettings) -> Builder<TokioExecutor> {
-    let mut protocol = Builder::new(TokioExecutor::new());
-    protocol.http1().timer(TokioTimer::new()).header_read_timeout(None::<Duration>).half_close(false);
-    protocol
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(Some(settings.patience.idle / 2))
-        .keep_alive_timeout(settings.patience.write)
-        .max_concurrent_streams(256)
-        .max_header_list_size(512 << 10);
-    protocol
+fn protocols(settings: &HttpServerSettings, clock: Clock) -> Protocols {
+    let mut http1 = http1::Builder::new();
+    http1.timer(TokioTimer::new()).header_read_timeout(None::<Duration>).half_close(false);
+    let http2 =
+        Http2Settings { ping_every: settings.patience.idle / 2, pong_within: settings.patience.write, clock };
+    Protocols { http1, http2 }
 }
 
 async fn accept<A: Answers>(
@@ -263,24 +271,53 @@ fn start<A: Answers>(
     running.tasks.spawn("http connection", async move {
         let _listed = listed;
         let socket = WatchedSocket::new(stream, watch.clone(), place);
-        let (protocol, answers) = (&served.protocol, served.answers.clone());
+        let (protocols, answers) = (&served.protocols, served.answers.clone());
         match &served.tls {
-            None => connection::serve(socket, remote, None, watch, protocol, answers).await,
+            None => connection::serve(socket, remote, None, watch, protocols, answers).await,
             Some(tls) => {
+                let shaking = async {
+                    if socket.speaks_plain_http().await? {
+                        tell_of_tls(socket, served.clock).await?;
+                        return Ok(None);
+                    }
+                    tls.accept(socket).await.map(Some)
+                };
                 let shaken = tokio::select! {
-                    shaken = tokio::time::timeout(served.handshake, tls.accept(socket)) => shaken,
+                    shaken = tokio::time::timeout(served.handshake, shaking) => shaken,
                     () = watch.finishing() => return,
                 };
                 match shaken {
-                    Ok(Ok((stream, certificate))) => {
-                        connection::serve(stream, remote, certificate, watch, protocol, answers).await;
+                    Ok(Ok(Some((stream, certificate)))) => {
+                        connection::serve(stream, remote, certificate, watch, protocols, answers).await;
                     }
+                    Ok(Ok(None)) => tracing::debug!(%remote, "plain HTTP on a port with TLS"),
                     Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS handshake"),
                     Err(_elapsed) => tracing::debug!(%remote, "the TLS handshake took too long"),
                 }
             }
         }
     });
+}
+
+/// Answers whoever speaks HTTP without TLS on a port with TLS, so that he can read what is wrong. The head of the request
+/// is read first: a connection that is closed with unread input is reset, and the answer lost.
+async fn tell_of_tls(mut socket: WatchedSocket, clock: Clock) -> io::Result<()> {
+    let mut head = Vec::with_capacity(1_024);
+    while head.len() < MOST_OF_A_HEAD && !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if socket.read_buf(&mut head).await? == 0 {
+            break;
+        }
+    }
+    let error = ApiError::invalid("this port speaks TLS: use https");
+    let body = error.json();
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(clock.now().0));
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nDate: {date}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len() + 1
+    );
+    socket.write_all(&[answer.as_bytes(), &body, b"\n"].concat()).await?;
+    socket.shutdown().await
 }
 
 /// A peer that vanished without a word is noticed when what was sent to it is not confirmed for that long: an

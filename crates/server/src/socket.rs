@@ -28,6 +28,13 @@ impl WatchedSocket {
     pub(crate) fn new(stream: TcpStream, watch: Arc<Watch>, place: OwnedSemaphorePermit) -> Self {
         Self { stream, watch, _place: place }
     }
+
+    /// Whether the client begins as one does that speaks HTTP without TLS. Waits for its first byte, and leaves it.
+    pub(crate) async fn speaks_plain_http(&self) -> io::Result<bool> {
+        let mut first = [0];
+        // A handshake begins with the byte 22, a request with the letter of a method.
+        Ok(self.stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase())
+    }
 }
 
 impl AsyncRead for WatchedSocket {

@@ -136,11 +136,26 @@ fn read(settings: &TlsSettings) -> Result<Files, TlsError> {
     })
 }
 
+/// Why a file gives no private key.
+fn without_key(file: &[u8]) -> &'static str {
+    let has = |text: &str| file.windows(text.len()).any(|part| part == text.as_bytes());
+    if has("BEGIN ENCRYPTED PRIVATE KEY") || has("Proc-Type: 4,ENCRYPTED") {
+        "its private key is encrypted, and nobody could be asked for the passphrase: store it decrypted (openssl pkey), for \
+         the owner alone"
+    } else if has("BEGIN CERTIFICATE") {
+        "there is a certificate in it and no private key"
+    } else if has("PRIVATE KEY") {
+        "its private key cannot be read: it must be PEM of PKCS #8, PKCS #1 or SEC1"
+    } else {
+        "there is no private key in it (PEM)"
+    }
+}
+
 fn config(settings: &TlsSettings, files: &Files) -> Result<ServerConfig, TlsError> {
     let unusable = |path: &Path, problem: String| TlsError::Unusable { path: path.to_owned(), problem };
     let chain = certificates(&settings.certificate, &files.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&files.key)
-        .map_err(|_| unusable(&settings.key, "there is no private key in it".to_owned()))?;
+        .map_err(|_| unusable(&settings.key, without_key(&files.key).to_owned()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -249,6 +264,22 @@ mod tests {
         fs::write(&settings.certificate, &first.0).expect("written");
         fs::write(&settings.key, "nothing").expect("written");
         assert!(matches!(Tls::load(settings.clone()), Err(TlsError::Unusable { .. })));
+        for (text, word) in [
+            (
+                "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIE\n-----END ENCRYPTED PRIVATE KEY-----\n",
+                "is encrypted",
+            ),
+            (
+                "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIE\n-----END RSA PRIVATE KEY-----\n",
+                "is encrypted",
+            ),
+            (first.0.as_str(), "a certificate in it"),
+            ("nothing", "no private key in it"),
+        ] {
+            fs::write(&settings.key, text).expect("written");
+            let told = Tls::load(settings.clone()).map(drop).expect_err("no key").to_string();
+            assert!(told.contains(word), "{told}");
+        }
         fs::write(&settings.key, &first.1).expect("written");
         let tls = Tls::load(settings.clone()).expect("a pair");
         assert!(!tls.reload().expect("the same"));

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::{
     Append, AppendItem, Appended, Capabilities, CreateTopic, Items, LogRecord, Offsets, Partition,
     PartitionCount, PartitionInfo, ReadLimit, Retain, Retained, StoragePlugin, Tail, TopicInfo,
-    TopicSettings, signals::StorageSignals,
+    TopicSettings, signals,
 };
 
 /// What messages call it.
@@ -77,7 +77,7 @@ struct Log {
 impl Memory {
     /// An empty log. `tail` is told of every append.
     pub fn new(clock: Clock, chance: Chance, tail: Arc<Tail>, signals: &Signals) -> Self {
-        Self::with_bound(clock, chance, tail, BOUND_BYTES, StorageSignals::new(signals).dropped_memory)
+        Self::with_bound(clock, chance, tail, BOUND_BYTES, signals::dropped_memory(signals))
     }
 
     pub(crate) fn with_bound(

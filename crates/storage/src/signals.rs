@@ -8,7 +8,11 @@ pub(crate) struct StorageSignals {
     pub(crate) cold_reads: Counter,
     pub(crate) errors: CounterFamily,
     pub(crate) dropped_backlog: Counter,
-    pub(crate) dropped_memory: Counter,
+}
+
+/// What the in-memory log counts itself.
+pub(crate) fn dropped_memory(signals: &Signals) -> Counter {
+    signals.counter("storage_memory_dropped", "Records the in-memory log dropped to stay within its bound")
 }
 
 impl StorageSignals {
@@ -18,10 +22,6 @@ impl StorageSignals {
             errors: signals.counters("storage_errors", "Failed operations of the log by kind of failure"),
             dropped_backlog: signals
                 .counter("storage_dropped_backlog", "Offsets dropped before every group was done with them"),
-            dropped_memory: signals.counter(
-                "storage_memory_dropped",
-                "Records the in-memory log dropped to stay within its bound",
-            ),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fs::{File, OpenOptions},
     path::{Path, PathBuf},
-    process::{Child, ExitStatus},
+    process::{Child, ChildStdout, ExitStatus, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -36,6 +36,8 @@ pub struct Server {
     open_files: Option<u32>,
     bears_file_limits: bool,
     has_admin_token: bool,
+    logs_to_pipe: bool,
+    umask: Option<&'static str>,
     ports: (u16, u16),
     child: Option<Child>,
 }
@@ -57,6 +59,8 @@ impl Server {
             open_files: None,
             bears_file_limits: false,
             has_admin_token: true,
+            logs_to_pipe: false,
+            umask: None,
             ports: (0, 0),
             child: None,
         })
@@ -121,6 +125,25 @@ impl Server {
         self
     }
 
+    /// The same, started with this umask, in octal.
+    #[must_use]
+    pub fn umask(mut self, mask: &'static str) -> Self {
+        self.umask = Some(mask);
+        self
+    }
+
+    /// The same, whose log goes into a pipe that [`Server::take_log_pipe`] gives.
+    #[must_use]
+    pub fn logging_to_a_pipe(mut self) -> Self {
+        self.logs_to_pipe = true;
+        self
+    }
+
+    /// The end of the pipe that the log of the running process goes into; once a start.
+    pub fn take_log_pipe(&mut self) -> Option<ChildStdout> {
+        self.child.as_mut()?.stdout.take()
+    }
+
     /// Starts the process and waits for nothing. Its ports are new ones.
     ///
     /// # Errors
@@ -141,6 +164,9 @@ impl Server {
         if let Some(most) = self.open_files {
             before.push_str(&format!("ulimit -n {most}; "));
         }
+        if let Some(mask) = self.umask {
+            before.push_str(&format!("umask {mask}; "));
+        }
         if self.bears_file_limits {
             before.push_str("trap '' XFSZ; ");
         }
@@ -153,7 +179,8 @@ impl Server {
         };
         let log = OpenOptions::new().create(true).append(true).open(self.log_path())?;
         let errors: File = log.try_clone()?;
-        command.args(arguments).envs(&self.environment).stdout(log).stderr(errors);
+        let output = if self.logs_to_pipe { Stdio::piped() } else { log.into() };
+        command.args(arguments).envs(&self.environment).stdout(output).stderr(errors);
         self.child = Some(command.spawn().with_context(|| format!("cannot start {}", binary.display()))?);
         Ok(())
     }
@@ -226,6 +253,8 @@ impl Server {
 
     /// Everything that all starts so far have printed.
     pub fn log(&self) -> String {
+        // Lines are written behind what they tell of.
+        std::thread::sleep(Duration::from_millis(20));
         std::fs::read(self.log_path())
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
@@ -251,9 +280,30 @@ impl Server {
     /// # Errors
     /// When there is no process.
     pub fn terminate(&self) -> Result<()> {
+        self.send(Signal::TERM)
+    }
+
+    /// Sends SIGHUP.
+    ///
+    /// # Errors
+    /// When there is no process.
+    pub fn hang_up(&self) -> Result<()> {
+        self.send(Signal::HUP)
+    }
+
+    /// Sends SIGUSR1 and SIGUSR2.
+    ///
+    /// # Errors
+    /// When there is no process.
+    pub fn send_user_signals(&self) -> Result<()> {
+        self.send(Signal::USR1)?;
+        self.send(Signal::USR2)
+    }
+
+    fn send(&self, signal: Signal) -> Result<()> {
         let child = self.child.as_ref().context("the server does not run")?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process id")?;
-        kill_process(pid, Signal::TERM).context("cannot send SIGTERM")
+        kill_process(pid, signal).with_context(|| format!("cannot send {signal:?}"))
     }
 
     /// How the process ended, if it did.

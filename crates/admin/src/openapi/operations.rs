@@ -2,7 +2,9 @@
 
 use mesh_server::{
     ErrorCode as E,
-    openapi::{Described, component, count, in_path, list, object, of_range, one_of, query, with_optional},
+    openapi::{
+        Described, closed, component, count, in_path, list, object, of_range, one_of, query, with_optional,
+    },
 };
 use serde_json::{Value, json};
 
@@ -21,14 +23,22 @@ const STORES: &[E] =
 /// When the table has a line that is not described; a test walks the table.
 pub(super) fn describe(route: &Route) -> Described {
     match (route.method, route.path) {
-        ("GET", "/admin/health") => new(route, "health", &[]).json(200, "How it is.", &component("Health")),
-        ("GET", "/admin/ready") => new(route, "ready", &[E::NotReady]).json(
+        ("GET", "/admin/health") => {
+            new(route, "health", &[E::InvalidArgument]).json(200, "How it is.", &component("Health"))
+        }
+        ("GET", "/admin/ready") => new(route, "ready", &[E::InvalidArgument, E::NotReady]).json(
             200,
             "Traffic is served.",
             &object([("status", one_of(&["READY"]))]),
         ),
         ("GET", "/metrics") => {
-            new(route, "prometheus", &[]).answer(200, "The metrics.", "application/openmetrics-text", &text())
+            let kinds = ["application/openmetrics-text", "text/plain"];
+            new(route, "prometheus", &[]).answer_of(
+                200,
+                "The metrics, as `Accept` asks for them.",
+                &kinds,
+                &text(),
+            )
         }
         ("GET", "/admin/metrics") => {
             new(route, "metrics", &[]).json(200, "The metrics.", &component("Metrics"))
@@ -77,17 +87,17 @@ pub(super) fn describe(route: &Route) -> Described {
         ("PUT", "/admin/ratelimit") => put_rate(route, "putRateLimit"),
         ("POST", "/admin/ratelimit") => put_rate(route, "postRateLimit"),
         ("DELETE", "/admin/ratelimit") => {
-            new(route, "removeRateLimit", &[E::MissingParameter, E::MetaUnavailable])
-                .parameters([topic(true)])
-                .json(
-                    200,
-                    "Whether it had one.",
-                    &object([
-                        ("status", one_of(&["ok"])),
-                        ("topic", component("Topic")),
-                        ("removed", json!({"type": "boolean"})),
-                    ]),
-                )
+            let removal =
+                new(route, "removeRateLimit", &[E::MissingParameter, E::TooLarge, E::MetaUnavailable]);
+            options(removal, vec![topic(true)]).json(
+                200,
+                "Whether it had one.",
+                &object([
+                    ("status", one_of(&["ok"])),
+                    ("topic", component("Topic")),
+                    ("removed", json!({"type": "boolean"})),
+                ]),
+            )
         }
         other => unreachable!("{other:?} is not described"),
     }
@@ -106,7 +116,7 @@ fn new(route: &Route, id: &str, errors: &[E]) -> Described {
     };
     match route.needs {
         Needs::Nothing if route.path == "/admin/health" => {
-            described.security(json!([{}, {"adminToken": ["viewer"]}]))
+            described.security(json!([{}, {"adminToken": ["viewer"]}])).errors(errors)
         }
         Needs::Nothing => described.security(json!([])).errors(errors),
         Needs::Metrics => described
@@ -162,19 +172,37 @@ fn max() -> Value {
     query("max", false, &range, "Dead letters at most.")
 }
 
+/// Parameters that may stand in the query or in the body. What must be given may be given in either.
+fn options(described: Described, mut parameters: Vec<Value>) -> Described {
+    let mut body = with_optional([], []);
+    for parameter in &mut parameters {
+        let name = parameter["name"].as_str().unwrap_or_default().to_owned();
+        body["properties"][name] = parameter["schema"].clone();
+        if parameter["required"] == true {
+            parameter["required"] = false.into();
+            let said = parameter["description"].as_str().unwrap_or_default();
+            parameter["description"] = format!("{said} Required, here or in the body.").into();
+        }
+    }
+    described.parameters(parameters).optional_body(&closed(body))
+}
+
 fn reject(route: &Route) -> Described {
     let errors = [&[E::MissingParameter, E::UnknownClient], STORES].concat();
-    new(route, "rejectClient", &errors)
-        .parameters([query("clientId", true, &component("Name"), "The client."), tenant()])
-        .json(200, "It is out.", &object([("clientId", component("Name")), ("removed", count())]))
+    options(
+        new(route, "rejectClient", &errors),
+        vec![query("clientId", true, &component("Name"), "The client."), tenant()],
+    )
+    .json(200, "It is out.", &object([("clientId", component("Name")), ("removed", count())]))
 }
 
 fn letters(route: &Route, id: &str, done: &str, would: &str) -> Described {
     let own =
         [E::MissingParameter, E::UnknownTopic, E::QuotaExceeded, E::GroupGone, E::StorageLow, E::Overloaded];
     let of = |name, schema: &Value| query(name, false, schema, "Only those of it.");
-    new(route, id, &[&own, STORES].concat())
-        .parameters([
+    options(
+        new(route, id, &[&own, STORES].concat()),
+        vec![
             topic(true),
             max(),
             of("tenant", &component("Name")),
@@ -182,21 +210,22 @@ fn letters(route: &Route, id: &str, done: &str, would: &str) -> Described {
             of("id", &json!({"type": "string", "minLength": 1})),
             of("reason", &one_of(&["attempts_exhausted", "rejected"])),
             flag("dryRun", "Change nothing, say what would be."),
-        ])
-        .json(
-            200,
-            "How many.",
-            &with_optional(
-                [("topic", component("Topic")), (done, count())],
-                [
-                    ("dryRun", json!({"type": "boolean"})),
-                    (would, count()),
-                    ("groupGone", count()),
-                    ("bodyGone", count()),
-                    ("filtered", count()),
-                ],
-            ),
-        )
+        ],
+    )
+    .json(
+        200,
+        "How many.",
+        &with_optional(
+            [("topic", component("Topic")), (done, count())],
+            [
+                ("dryRun", json!({"type": "boolean"})),
+                (would, count()),
+                ("groupGone", count()),
+                ("bodyGone", count()),
+                ("filtered", count()),
+            ],
+        ),
+    )
 }
 
 fn make_topic(route: &Route) -> Described {
@@ -215,10 +244,10 @@ fn make_topic(route: &Route) -> Described {
     new(route, "makeTopic", &errors)
         .body([(
             "application/json",
-            with_optional(
+            closed(with_optional(
                 [("topic", component("ClientTopic"))],
                 [(partitions.as_str(), range), retention, backlog, dedup],
-            ),
+            )),
         )])
         .json(200, "It was there, perhaps with fewer partitions or other settings.", &made)
         .json(201, "It was made.", &made)
@@ -227,21 +256,23 @@ fn make_topic(route: &Route) -> Described {
 fn delete_topic(route: &Route) -> Described {
     let own =
         [E::ReservedTopic, E::UnknownTopic, E::GroupsExist, E::GroupGone, E::GroupConflict, E::NotFound];
-    new(route, "deleteTopic", &[&own, STORES].concat())
-        .parameters([
+    options(
+        new(route, "deleteTopic", &[&own, STORES].concat()),
+        vec![
             flag("force", "Also when it has groups, which go with it."),
             flag("deadLetters", "With its dead letters."),
-        ])
-        .json(
-            200,
-            "It is gone.",
-            &object([
-                ("topic", component("Topic")),
-                ("deleted", json!({"const": true})),
-                ("groups", count()),
-                ("deadLetters", count()),
-            ]),
-        )
+        ],
+    )
+    .json(
+        200,
+        "It is gone.",
+        &object([
+            ("topic", component("Topic")),
+            ("deleted", json!({"const": true})),
+            ("groups", count()),
+            ("deadLetters", count()),
+        ]),
+    )
 }
 
 fn group_errors() -> Vec<E> {
@@ -250,7 +281,7 @@ fn group_errors() -> Vec<E> {
 }
 
 fn delete_group(route: &Route) -> Described {
-    new(route, "deleteGroup", &group_errors()).parameters([tenant(), kind()]).json(
+    options(new(route, "deleteGroup", &group_errors()), vec![tenant(), kind()]).json(
         200,
         "It is gone.",
         &object([
@@ -264,7 +295,7 @@ fn delete_group(route: &Route) -> Described {
 
 fn seek(route: &Route) -> Described {
     let errors = [&[E::MissingParameter], &group_errors()[..]].concat();
-    let body = with_optional([("to", component("Start"))], [("dryRun", json!({"type": "boolean"}))]);
+    let to = query("to", true, &component("Start"), "Where the group goes on.");
     let sought = with_optional(
         [
             ("topic", component("Topic")),
@@ -275,9 +306,6 @@ fn seek(route: &Route) -> Described {
         ],
         [("dryRun", json!({"type": "boolean"}))],
     );
-    new(route, "seekGroup", &errors).parameters([tenant(), kind()]).body([("application/json", body)]).json(
-        200,
-        "Where it was and where it is.",
-        &sought,
-    )
+    let asked = vec![tenant(), kind(), to, flag("dryRun", "Change nothing, say what would be.")];
+    options(new(route, "seekGroup", &errors), asked).json(200, "Where it was and where it is.", &sought)
 }

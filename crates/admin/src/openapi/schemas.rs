@@ -1,7 +1,7 @@
 //! The schemas of the admin port.
 
 use mesh_gate::TopicRate;
-use mesh_server::openapi::{component, count, digits, list, object, one_of, with_optional};
+use mesh_server::openapi::{closed, component, count, digits, list, object, one_of, with_optional};
 use serde_json::{Map, Value, json};
 
 use crate::topic_settings;
@@ -42,7 +42,7 @@ pub(super) fn all() -> Map<String, Value> {
         ),
         (
             "RateLimit",
-            object([
+            closed(object([
                 ("topic", component("ClientTopic")),
                 (
                     "capacity",
@@ -52,7 +52,7 @@ pub(super) fn all() -> Map<String, Value> {
                     "rate",
                     json!({"type": "number", "minimum": TopicRate::SLOWEST, "maximum": TopicRate::FASTEST}),
                 ),
-            ]),
+            ])),
         ),
         ("TopicDetails", topic_details()),
         ("Group", group()),

@@ -54,9 +54,13 @@ pub fn parse_structured(body: &[u8], limits: &Limits) -> Result<Event, EventErro
 
 /// The body as text.
 pub(super) fn text_of(body: &[u8]) -> Result<&str, EventError> {
-    str::from_utf8(body).map_err(|error| {
+    let text = str::from_utf8(body).map_err(|error| {
         EventError::invalid(format!("the body is not UTF-8 at byte {}", error.valid_up_to()))
-    })
+    })?;
+    if text.starts_with('\u{feff}') {
+        return Err(EventError::invalid("the body begins with a byte order mark, which JSON must not have"));
+    }
+    Ok(text)
 }
 
 /// The first byte that is not white space.

@@ -76,6 +76,8 @@ struct Queue {
     has_ended: bool,
     flushes_asked: u64,
     flushes_done: u64,
+    /// The file may be another one by now.
+    reopen_asked: bool,
 }
 
 /// Members of records, one behind the other.
@@ -124,6 +126,13 @@ impl FileAuditSink {
         let mine = queue.flushes_asked;
         self.shared.work.notify_one();
         self.shared.done.wait_while(&mut queue, |queue| queue.flushes_done < mine && !queue.has_ended);
+    }
+
+    /// Goes on in the file of that name, which may be another one by now: somebody moved the old one away. What was
+    /// recorded before is still written to the old one. Waits for nothing.
+    pub fn reopen(&self) {
+        self.shared.queue.lock().reopen_asked = true;
+        self.shared.work.notify_one();
     }
 
     /// Writes what waits, brings it to the disk and ends the thread; what is recorded afterwards is refused. Blocks.
@@ -199,6 +208,7 @@ struct Turn {
     flush: u64,
     is_last: bool,
     has_failed: bool,
+    reopens: bool,
 }
 
 impl Writer {
@@ -212,6 +222,7 @@ impl Writer {
             let wrote = self.write(&records, turn.refused);
             let is_due = self.clock.elapsed().saturating_sub(self.synced_at) >= SYNC;
             let flushes = turn.is_last || turn.flush > shared.queue.lock().flushes_done;
+            let wrote = wrote.and_then(|()| if turn.reopens { self.reopen() } else { Ok(()) });
             let synced = if wrote.is_ok() && (is_due || flushes) { self.sync() } else { Ok(()) };
             self.told(wrote.and(synced), turn.has_failed);
             let mut queue = shared.queue.lock();
@@ -227,7 +238,9 @@ impl Writer {
     /// Waits until there is something to do, and takes it.
     fn next(&self, records: &mut Records) -> Turn {
         let mut queue = self.shared.queue.lock();
-        let is_urgent = |queue: &Queue| queue.is_stopping || queue.flushes_asked > queue.flushes_done;
+        let is_urgent = |queue: &Queue| {
+            queue.is_stopping || queue.reopen_asked || queue.flushes_asked > queue.flushes_done
+        };
         let has_failed = queue.failure.is_some();
         let waits = |queue: &mut Queue| {
             !is_urgent(queue) && (has_failed || (queue.records.ends.is_empty() && queue.refused == 0))
@@ -249,6 +262,7 @@ impl Writer {
             flush: queue.flushes_asked,
             is_last: queue.is_stopping,
             has_failed,
+            reopens: std::mem::take(&mut queue.reopen_asked),
         }
     }
 
@@ -271,6 +285,10 @@ impl Writer {
         }
         self.shared.queue.lock().refused += lost;
         failure.map_or(Ok(()), |error| Err(error.to_string()))
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        self.log.reopen().map_err(|error| error.to_string())
     }
 
     fn sync(&mut self) -> Result<(), String> {

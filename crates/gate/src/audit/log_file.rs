@@ -223,6 +223,16 @@ impl LogFile {
         self.is_synced
     }
 
+    /// Goes on in the file of that name if somebody moved this one away, as he said he would. Everything so far is on the
+    /// disk, in the old file, before. Blocks.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        self.sync()?;
+        if !is_there(&self.file, &self.path) {
+            self.start_file()?;
+        }
+        Ok(())
+    }
+
     /// Goes on in a new file if the one that is written has been taken away, and says so there. Blocks.
     pub(super) fn look(&mut self) -> Result<(), NotWritten> {
         if is_there(&self.file, &self.path) {

@@ -163,6 +163,10 @@ impl JwtVerifier {
         self.keys.refresh(now).await
     }
 
+    pub(super) async fn fetched(&self) {
+        self.keys.fetched().await;
+    }
+
     pub(super) async fn keep_fresh(&self, clock: Clock) {
         self.keys.keep_fresh(clock).await;
     }

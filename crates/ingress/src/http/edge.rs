@@ -25,6 +25,8 @@ pub struct HttpEdgeSettings {
     pub instance_url: String,
     /// The origins whose pages may call, such as `https://app.example`; `*`: all of them.
     pub cors_origins: Vec<String>,
+    /// The port of administration, which who looks for it here is told of.
+    pub admin_port: Option<u16>,
     /// The API document that `/openapi.json` shows.
     pub document: Bytes,
 }
@@ -38,6 +40,7 @@ impl Default for HttpEdgeSettings {
             stream_keep_alive: Duration::from_secs(14),
             instance_url: String::new(),
             cors_origins: Vec::new(),
+            admin_port: None,
             document: openapi().to_string().into(),
         }
     }
@@ -87,6 +90,10 @@ impl HttpEdge {
 
     pub(super) fn cors_origins(&self) -> &[String] {
         &self.0.settings.cors_origins
+    }
+
+    pub(super) fn admin_port(&self) -> Option<u16> {
+        self.0.settings.admin_port
     }
 
     pub(super) fn instance_url(&self) -> &str {

@@ -18,11 +18,11 @@ pub(super) fn of_denied(denied: Denied) -> ApiError {
         DeniedKind::RateLimited => ErrorCode::RateLimited,
         DeniedKind::QuotaExceeded => ErrorCode::QuotaExceeded,
     };
+    let error = ApiError::new(code, denied.reason);
     ApiError {
-        code,
-        message: denied.reason.into(),
-        retry_after: denied.retry_after,
+        retry_after: denied.retry_after.or(error.retry_after),
         closes: code == ErrorCode::Unauthenticated,
+        ..error
     }
 }
 

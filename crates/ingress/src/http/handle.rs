@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 use http::{HeaderValue, StatusCode, header::AUTHORIZATION, request::Parts};
 use mesh_frame::ClientId;
 use mesh_gate::{Action, Caller, CertificateNames, Presented, Protocol};
-use mesh_server::{ApiError, ErrorCode, Peer, Query, json, refuse};
+use mesh_server::{ApiError, ErrorCode, JsonObject, Peer, Query, json, refuse};
 
 use super::{
     edge::HttpEdge, errors::of_denied, origin, poll, publish, routes::Operation, settle, signed::with_head,
@@ -31,7 +31,10 @@ fn document(edge: &HttpEdge) -> Response {
 /// Answers a request of a route.
 pub(super) async fn handle(edge: &HttpEdge, operation: Operation, request: Request, peer: &Peer) -> Response {
     if operation == Operation::Document {
-        return document(edge);
+        return match Query::of(request.uri()).only(operation.query()) {
+            Ok(()) => document(edge),
+            Err(error) => error.into_response(),
+        };
     }
     match AssertUnwindSafe(answer(edge, operation, request, peer)).catch_unwind().await {
         Ok(response) => response,
@@ -85,14 +88,21 @@ async fn run(
             (verified.map_err(of_denied)?, body)
         }
     };
+    Query::of(&parts.uri).only(operation.query())?;
     // In boxes: a publish does not carry around the room that these take.
     match operation {
         Operation::Publish => publish::publish(edge, &verified, parts, body).await,
         Operation::PublishBatch => publish::publish_batch(edge, &verified, parts, body).await,
         Operation::Subscribe => Box::pin(subscribe::subscribe(edge, &verified, &body.bytes)).await,
         Operation::Unsubscribe => Box::pin(subscribe::unsubscribe(edge, &verified, &body.bytes)).await,
-        Operation::Poll => Box::pin(poll::poll(edge, &verified, parts)).await,
-        Operation::Stream => Box::pin(stream::stream(edge, &verified, parts)).await,
+        Operation::Poll => {
+            no_members(&body.bytes)?;
+            Box::pin(poll::poll(edge, &verified, parts)).await
+        }
+        Operation::Stream => {
+            no_members(&body.bytes)?;
+            Box::pin(stream::stream(edge, &verified, parts)).await
+        }
         Operation::Ticket => ticket::ticket(edge, &verified, &body.bytes),
         Operation::Ack => Box::pin(settle::ack(edge, &verified, &body.bytes)).await,
         Operation::Nack => Box::pin(settle::nack(edge, &verified, &body.bytes)).await,
@@ -100,6 +110,11 @@ async fn run(
         Operation::Reject => Box::pin(settle::reject(edge, &verified, &body.bytes)).await,
         Operation::Document => Ok(document(edge)),
     }
+}
+
+/// Refuses options in the body of a route that reads them from its query: they would do nothing.
+fn no_members(body: &[u8]) -> Result<(), ApiError> {
+    JsonObject::parse_optional(body, &[]).map(drop)
 }
 
 fn authenticate(

@@ -1,9 +1,10 @@
 //! `GET /events/poll`: waits for deliveries and writes them; `[]` when there are none, at once when the server stops.
+//! While the client has a stream open the answer says so in a header: a poll beside a stream finds nothing.
 
 use std::time::Duration;
 
 use axum::{body::Body, response::Response};
-use http::{StatusCode, request::Parts};
+use http::{HeaderName, HeaderValue, StatusCode, request::Parts};
 use mesh_delivery::Answer;
 use mesh_frame::{ClientId, Epoch};
 use mesh_gate::Verified;
@@ -17,13 +18,16 @@ use super::{
 };
 use crate::intake::Poll;
 
+/// Says that the client has a stream open, which is where its deliveries go.
+pub(super) const STREAM_OPEN: HeaderName = HeaderName::from_static("em-stream-open");
+
 pub(super) async fn poll(edge: &HttpEdge, verified: &Verified, parts: &Parts) -> Result<Response, ApiError> {
     let query = Query::of(&parts.uri);
     let client = query.required_name("clientId", ClientId::new)?;
     let most = query.number("max", 1, 100, 1_000)?;
     let timeout = query.number("timeoutMs", 0, 1_000, 60_000)?;
     let poll = Poll {
-        client: edge.intake().client(verified.caller(), client)?,
+        client: edge.intake().client(verified.caller(), client.clone())?,
         most: usize::try_from(most).expect("a thousand at most"),
         timeout: Duration::from_millis(timeout),
     };
@@ -33,18 +37,23 @@ pub(super) async fn poll(edge: &HttpEdge, verified: &Verified, parts: &Parts) ->
         answer = edge.intake().poll(admitted) => answer?,
         () = edge.stop().wait() => return Ok(json(StatusCode::OK, &b"[]"[..])),
     };
-    if answer.deliveries().is_empty() {
-        return Ok(json(StatusCode::OK, &b"[]"[..]));
+    let mut response = if answer.deliveries().is_empty() {
+        json(StatusCode::OK, &b"[]"[..])
+    } else {
+        let bytes = size_of(&answer);
+        let lease = edge.lease_answer(bytes)?;
+        let text = written(&answer, edge.intake().epoch(), bytes);
+        json_body(StatusCode::OK, Body::new(PollBody::new(answer, text, lease)))
+    };
+    if edge.intake().has_stream(verified.caller(), &client) {
+        response.headers_mut().insert(STREAM_OPEN, HeaderValue::from_static("true"));
     }
-    let bytes = size_of(&answer);
-    let lease = edge.lease_answer(bytes)?;
-    let text = written(&answer, edge.intake().epoch(), bytes);
-    Ok(json_body(StatusCode::OK, Body::new(PollBody::new(answer, text, lease))))
+    Ok(response)
 }
 
 /// About how many bytes the answer takes, and hardly ever fewer.
 fn size_of(answer: &Answer) -> usize {
-    2 + answer.deliveries().iter().map(delivery_json::size_of).sum::<usize>()
+    3 + answer.deliveries().iter().map(delivery_json::size_of).sum::<usize>()
 }
 
 fn written(answer: &Answer, epoch: Epoch, bytes: usize) -> Vec<u8> {
@@ -54,6 +63,6 @@ fn written(answer: &Answer, epoch: Epoch, bytes: usize) -> Vec<u8> {
         text.push(if text.is_empty() { b'[' } else { b',' });
         writer.push(&mut text, delivery, delivery.record.json());
     }
-    text.push(b']');
+    text.extend_from_slice(b"]\n");
     text
 }

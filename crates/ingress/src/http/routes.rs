@@ -33,6 +33,11 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// The parameters of the query that its route knows.
+    pub(super) fn query(self) -> &'static [&'static str] {
+        ROUTES.iter().find(|route| route.operation == self).map_or(&[], |route| route.query)
+    }
+
     /// What the gate is asked for; `None`: nothing.
     pub fn action(self) -> Option<Action> {
         ROUTES.iter().find(|route| route.operation == self).and_then(|route| route.action)
@@ -50,6 +55,8 @@ pub struct Route {
     pub operation: Operation,
     /// What the gate is asked for. `None`: the route is open, with no credential and no question.
     pub action: Option<Action>,
+    /// The parameters of the query that it knows; another one is refused.
+    pub query: &'static [&'static str],
     /// What it does, in a sentence for readers.
     pub summary: &'static str,
 }
@@ -61,6 +68,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/publish",
         operation: Operation::Publish,
         action: Some(Action::Publish),
+        query: &["topic"],
         summary: "Store one CloudEvent of the topic, structured or binary; durable before 202",
     },
     Route {
@@ -68,6 +76,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/publish-batch",
         operation: Operation::PublishBatch,
         action: Some(Action::Publish),
+        query: &["topic"],
         summary: "Store a JSON array of CloudEvents of the topic, all of them or none",
     },
     Route {
@@ -75,6 +84,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/subscribe",
         operation: Operation::Subscribe,
         action: Some(Action::Subscribe),
+        query: &[],
         summary: "Make a client a member of a group of the topic",
     },
     Route {
@@ -82,6 +92,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/unsubscribe",
         operation: Operation::Unsubscribe,
         action: Some(Action::Unsubscribe),
+        query: &[],
         summary: "End memberships of a client",
     },
     Route {
@@ -89,6 +100,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/poll",
         operation: Operation::Poll,
         action: Some(Action::Subscribe),
+        query: &["clientId", "max", "timeoutMs"],
         summary: "Receive deliveries, waiting for the first",
     },
     Route {
@@ -96,6 +108,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/stream",
         operation: Operation::Stream,
         action: Some(Action::Subscribe),
+        query: &["clientId", "ticket"],
         summary: "Receive deliveries as server-sent events",
     },
     Route {
@@ -103,6 +116,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/ack",
         operation: Operation::Ack,
         action: Some(Action::Subscribe),
+        query: &[],
         summary: "Finish one delivery or many",
     },
     Route {
@@ -110,6 +124,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/nack",
         operation: Operation::Nack,
         action: Some(Action::Subscribe),
+        query: &[],
         summary: "Give deliveries back for another attempt, after a delay or the backoff",
     },
     Route {
@@ -117,6 +132,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/extend",
         operation: Operation::Extend,
         action: Some(Action::Subscribe),
+        query: &[],
         summary: "Lock deliveries for longer",
     },
     Route {
@@ -124,6 +140,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/reject",
         operation: Operation::Reject,
         action: Some(Action::Subscribe),
+        query: &[],
         summary: "Make deliveries dead letters now; stored before 200",
     },
     Route {
@@ -131,6 +148,7 @@ pub const ROUTES: &[Route] = &[
         path: "/events/ticket",
         operation: Operation::Ticket,
         action: Some(Action::Subscribe),
+        query: &[],
         summary: "A ticket that stands for the credential when a browser opens a stream: good once, for a minute",
     },
     Route {
@@ -138,13 +156,15 @@ pub const ROUTES: &[Route] = &[
         path: "/openapi.json",
         operation: Operation::Document,
         action: None,
+        query: &[],
         summary: "This API as an OpenAPI 3.1 document; open",
     },
 ];
 
 /// The methods a path takes, as `Allow` lists them; `None`: there is no such path.
 pub(super) fn allowed(path: &str) -> Option<String> {
-    let methods: Vec<&str> =
-        ROUTES.iter().filter(|route| route.path == path).map(|route| route.method.as_str()).collect();
+    let routes = ROUTES.iter().filter(|route| route.path == path);
+    let heads = routes.clone().any(|route| route.operation == Operation::Document).then_some("HEAD");
+    let methods: Vec<&str> = routes.map(|route| route.method.as_str()).chain(heads).collect();
     (!methods.is_empty()).then(|| methods.join(", "))
 }

@@ -18,13 +18,13 @@ use crate::intake::{Ack, Extend, Incoming, Nack, Reject, Settled, UsableDeliveri
 const MOST_IDS: usize = 10_000;
 
 pub(super) async fn ack(edge: &HttpEdge, verified: &Verified, body: &[u8]) -> Result<Response, ApiError> {
-    let asked = Asked::read(&JsonObject::parse(body)?)?;
+    let asked = Asked::read(&JsonObject::parse(body, &["deliveryId"])?)?;
     let ack = asked.admit(edge, verified, |deliveries| Ack { deliveries })?;
     asked.answer("acked", &edge.intake().ack(ack).await)
 }
 
 pub(super) async fn nack(edge: &HttpEdge, verified: &Verified, body: &[u8]) -> Result<Response, ApiError> {
-    let request = JsonObject::parse(body)?;
+    let request = JsonObject::parse(body, &["deliveryId", DELAY_MS.name, "reason"])?;
     let asked = Asked::read(&request)?;
     let delay = request.number(DELAY_MS)?.map(Duration::from_millis);
     let reason = request.text("reason")?;
@@ -33,7 +33,7 @@ pub(super) async fn nack(edge: &HttpEdge, verified: &Verified, body: &[u8]) -> R
 }
 
 pub(super) async fn extend(edge: &HttpEdge, verified: &Verified, body: &[u8]) -> Result<Response, ApiError> {
-    let request = JsonObject::parse(body)?;
+    let request = JsonObject::parse(body, &["deliveryId", EXTEND_MS.name])?;
     let asked = Asked::read(&request)?;
     let by = request.number(EXTEND_MS)?.ok_or_else(|| ApiError::missing(EXTEND_MS.name))?;
     let by = Duration::from_millis(by);
@@ -42,7 +42,7 @@ pub(super) async fn extend(edge: &HttpEdge, verified: &Verified, body: &[u8]) ->
 }
 
 pub(super) async fn reject(edge: &HttpEdge, verified: &Verified, body: &[u8]) -> Result<Response, ApiError> {
-    let request = JsonObject::parse(body)?;
+    let request = JsonObject::parse(body, &["deliveryId", "reason"])?;
     let asked = Asked::read(&request)?;
     let reason = request.text("reason")?;
     let reject = asked.admit(edge, verified, |deliveries| Reject { deliveries, reason })?;

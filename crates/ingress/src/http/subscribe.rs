@@ -15,7 +15,7 @@ pub(super) async fn subscribe(
     verified: &Verified,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let request = subscribe_request::parse(&JsonObject::parse(body)?)?;
+    let request = subscribe_request::parse(&JsonObject::parse(body, subscribe_request::MEMBERS)?)?;
     let admitted = edge.intake().admit(verified, request).map_err(of_denied)?;
     let subscribed = edge.intake().subscribe(admitted).await?;
     Ok(json(StatusCode::OK, written(&subscribed, edge.instance_url())))
@@ -31,6 +31,8 @@ fn written(subscribed: &Subscribed, instance_url: &str) -> Vec<u8> {
     push_text(&mut text, subscribed.group.as_str());
     text.extend_from_slice(b",\"mode\":");
     push_text(&mut text, subscribed.mode.as_str());
+    let created: &[u8] = if subscribed.created { b",\"created\":true" } else { b",\"created\":false" };
+    text.extend_from_slice(created);
     text.extend_from_slice(b",\"start\":{");
     for (place, (partition, offset)) in subscribed.start.iter().enumerate() {
         text.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
@@ -47,7 +49,7 @@ pub(super) async fn unsubscribe(
     verified: &Verified,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let request = JsonObject::parse(body)?;
+    let request = JsonObject::parse(body, &["clientId", "topic", "group", "deleteGroup"])?;
     let client = request.required_name("clientId", ClientId::new)?;
     let topic = request.name("topic", TopicName::client)?;
     let group = request.name("group", GroupName::new)?;

@@ -1,7 +1,7 @@
 //! The body of a subscribe: names, mode, the group's settings and where it starts.
 
 use mesh_delivery::{
-    AckMode, AskedSettings, Mode, StartAt,
+    AckMode, AskedSettings, Mode, Settings, StartAt,
     settings::{ACK_TIMEOUT_MS, BACKOFF_MS, MAX_ATTEMPTS, MAX_BACKOFF_MS, MAX_IN_FLIGHT},
 };
 use mesh_frame::{ClientId, Filter, GroupName, TopicName};
@@ -9,6 +9,22 @@ use mesh_server::{ApiError, JsonObject};
 use serde_json::Value;
 
 use crate::intake::Subscribe;
+
+/// The members that a request may have.
+pub(super) const MEMBERS: &[&str] = &[
+    "clientId",
+    "topic",
+    "mode",
+    "group",
+    "filters",
+    "from",
+    "ack",
+    ACK_TIMEOUT_MS.name,
+    MAX_ATTEMPTS.name,
+    BACKOFF_MS.name,
+    MAX_BACKOFF_MS.name,
+    MAX_IN_FLIGHT.name,
+];
 
 /// Reads the request.
 pub(super) fn parse(request: &JsonObject<'_>) -> Result<Subscribe, ApiError> {
@@ -23,11 +39,15 @@ pub(super) fn parse(request: &JsonObject<'_>) -> Result<Subscribe, ApiError> {
         group,
         asked: asked(request)?,
         max_in_flight: max_in_flight.map(|most| u32::try_from(most).expect("the range fits")),
-        start: request.raw("from")?.map_or(Ok(StartAt::Latest), start)?,
+        start: start(request)?,
     })
 }
 
-fn start(json: &str) -> Result<StartAt, ApiError> {
+fn start(request: &JsonObject<'_>) -> Result<StartAt, ApiError> {
+    let Some(json) = request.raw("from")? else { return Ok(StartAt::Latest) };
+    if json.starts_with('{') {
+        request.object("from", &["offsets"])?;
+    }
     StartAt::read(json).ok_or_else(|| ApiError::invalid(format!("`from` must be {}", StartAt::FORMS)))
 }
 
@@ -51,10 +71,12 @@ fn asked(request: &JsonObject<'_>) -> Result<AskedSettings, ApiError> {
     };
     let max_attempts = request.number(MAX_ATTEMPTS)?;
     let (backoff_ms, max_backoff_ms) = (request.number(BACKOFF_MS)?, request.number(MAX_BACKOFF_MS)?);
-    if let (Some(first), Some(longest)) = (backoff_ms, max_backoff_ms)
-        && longest < first
-    {
-        return Err(ApiError::invalid("`maxBackoffMs` must not be below `backoffMs`"));
+    let first = backoff_ms.unwrap_or_else(|| Settings::new(Mode::LoadBalance).backoff_ms);
+    if max_backoff_ms.is_some_and(|longest| longest < first) {
+        return Err(ApiError::invalid(format!(
+            "`maxBackoffMs` must not be below `backoffMs`, which is {first}{}",
+            if backoff_ms.is_none() { " where it is left out: give both" } else { "" }
+        )));
     }
     Ok(AskedSettings {
         filters: filters(request)?,
@@ -84,7 +106,7 @@ mod tests {
 
     fn read(more: &str) -> Result<Subscribe, ApiError> {
         let body = format!(r#"{{"clientId":"c","topic":"t","mode":"LOAD_BALANCE"{more}}}"#);
-        parse(&JsonObject::parse(body.as_bytes())?)
+        parse(&JsonObject::parse(body.as_bytes(), MEMBERS)?)
     }
 
     #[test]
@@ -126,7 +148,7 @@ mod tests {
     fn settings_are_read_and_kept_to_their_ranges() {
         let request = read(
             r#","group":"g","ack":"auto","ackTimeoutMs":100,"maxAttempts":0,"backoffMs":5,"maxBackoffMs":5,
-               "maxInFlight":7,"filters":[{"exact":{"type":"t"}}],"unknown":{}"#,
+               "maxInFlight":7,"filters":[{"exact":{"type":"t"}}]"#,
         );
         let request = request.expect("legal");
         assert_eq!(request.asked.ack, Some(AckMode::Auto));
@@ -141,12 +163,15 @@ mod tests {
             (r#""maxInFlight":"7""#, "`maxInFlight`"),
             (r#""maxAttempts":-1"#, "`maxAttempts`"),
             (r#""backoffMs":10,"maxBackoffMs":9"#, "`maxBackoffMs`"),
+            (r#""maxBackoffMs":999"#, "which is 1000 where it is left out"),
             (r#""ack":"maybe""#, "explicit"),
             (r#""ack":true"#, "`ack`"),
             (r#""filters":{}"#, "`filters`"),
             (r#""filters":[{"exact":{}}]"#, "`filters`"),
             (r#""group":"""#, "`group`"),
             (r#""group":7"#, "`group`"),
+            (r#""maxAttempt":3"#, "did you mean `maxAttempts`?"),
+            (r#""from":{"offset":{"0":"1"}}"#, "did you mean `offsets`?"),
         ];
         for (member, word) in cases {
             let error = read(&format!(",{member}")).expect_err(member);
@@ -162,7 +187,7 @@ mod tests {
         // covers: U32
         for mode in ["\"LOAD_BALANCE_STICKY\"", "\"broadcast\"", "\"\"", "3", "null"] {
             let body = format!(r#"{{"clientId":"c","topic":"t","mode":{mode}}}"#);
-            let request = JsonObject::parse(body.as_bytes()).expect("an object");
+            let request = JsonObject::parse(body.as_bytes(), MEMBERS).expect("an object");
             let error = parse(&request).expect_err(mode);
             assert!(error.message.contains("LOAD_BALANCE, BROADCAST, MULTICAST"), "{mode}: {error:?}");
         }

@@ -11,8 +11,7 @@ use crate::intake::AskTicket;
 
 /// An empty body asks for a ticket for any client of the caller.
 pub(super) fn ticket(edge: &HttpEdge, verified: &Verified, body: &[u8]) -> Result<Response, ApiError> {
-    let client =
-        if body.is_empty() { None } else { JsonObject::parse(body)?.name("clientId", ClientId::new)? };
+    let client = JsonObject::parse_optional(body, &["clientId"])?.name("clientId", ClientId::new)?;
     if verified.caller().identity().credential == CredentialKind::Ticket {
         return Err(ApiError::new(ErrorCode::Unauthenticated, "a ticket does not give tickets"));
     }

@@ -17,7 +17,8 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use super::{
     edge::HttpEdge,
     handle::handle,
-    routes::{ROUTES, allowed},
+    poll::STREAM_OPEN,
+    routes::{Operation, ROUTES, allowed},
 };
 
 /// The traffic port: finds a request's route in the table and has the edge answer it.
@@ -59,9 +60,14 @@ async fn route(edge: &HttpEdge, request: Request, peer: &Peer) -> Response {
         return handle(edge, route.operation, request, peer).await;
     }
     let is_head = method == Method::HEAD;
+    // What hands out nothing is answered to HEAD as to GET (RFC 9110, 9.1).
+    let document = ROUTES.iter().find(|route| route.path == path && route.operation == Operation::Document);
+    if let Some(route) = document.filter(|_| is_head) {
+        return without_body(handle(edge, route.operation, request, peer).await);
+    }
     let answer = match allowed(path) {
         Some(methods) => method_not_allowed(request, methods).await,
-        None => not_found(request).await,
+        None => not_found(request, edge.admin_port()).await,
     };
     if is_head { without_body(answer) } else { answer }
 }
@@ -89,16 +95,29 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::POST])
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers([RETRY_AFTER])
+        .expose_headers([RETRY_AFTER, STREAM_OPEN])
         .max_age(Duration::from_secs(600));
     Some(layer)
 }
 
 /// The answer where there is no route.
-async fn not_found(request: Request) -> Response {
+async fn not_found(request: Request, admin_port: Option<u16>) -> Response {
     let (parts, body) = request.into_parts();
-    let error = ApiError::new(ErrorCode::NotFound, "there is no such route");
-    refuse(error, &parts, body, false).await
+    let path = parts.uri.path();
+    let port = admin_port.map_or_else(String::new, |port| format!(" {port}"));
+    let message = if path == "/" {
+        format!(
+            "this is the traffic port of an event mesh: /openapi.json lists the routes of both ports; administration is on \
+             the admin port{port}"
+        )
+    } else if path.starts_with("/admin") || path == "/metrics" {
+        format!(
+            "there is no such route here: administration is on the admin port{port}; /openapi.json lists the routes"
+        )
+    } else {
+        "there is no such route; /openapi.json lists those there are".to_owned()
+    };
+    refuse(ApiError::new(ErrorCode::NotFound, message), &parts, body, false).await
 }
 
 /// The answer where a route has other methods, which `Allow` names.

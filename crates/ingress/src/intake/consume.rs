@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mesh_delivery::{Answer, ClientStream, PollError, SubscribeError};
-use mesh_frame::Event;
-use mesh_gate::{Action, Admitted, Asks, Cost, Resource};
+use mesh_frame::{ClientId, Event};
+use mesh_gate::{Action, Admitted, Asks, Caller, Cost, Resource};
 use thiserror::Error;
 
 use super::{Intake, access::UsableClient, entry::Incoming};
@@ -97,6 +97,11 @@ impl Intake {
         let receiver = self.receiver(&caller, &poll.client);
         self.groups.adopt(&receiver, client).await?;
         Ok(self.dispatcher.poll(&receiver, client, poll.most, poll.timeout).await?)
+    }
+
+    /// Whether the caller's client has a stream open, which takes what polls would get.
+    pub fn has_stream(&self, caller: &Caller, client: &ClientId) -> bool {
+        self.dispatcher.has_stream(caller.tenant(), client)
     }
 
     /// Opens a client's stream; one that it has open ends.

@@ -127,7 +127,8 @@ async fn state(mesh: &Mesh) -> String {
 /// A request of a route that would work, had its caller the right: it would make the topic `new`, the group `g`, or
 /// end what ann was handed out.
 fn request(operation: Operation, delivery: &str) -> (String, String) {
-    let settled = json!({"deliveryId": delivery, "extendMs": 5_000}).to_string();
+    let settled = json!({"deliveryId": delivery}).to_string();
+    let extended = json!({"deliveryId": delivery, "extendMs": 5_000}).to_string();
     match operation {
         Operation::Publish => ("?topic=new".to_owned(), event("1")),
         Operation::PublishBatch => ("?topic=new".to_owned(), format!("[{}]", event("1"))),
@@ -139,7 +140,8 @@ fn request(operation: Operation, delivery: &str) -> (String, String) {
         }
         Operation::Poll => ("?clientId=c&timeoutMs=0".to_owned(), String::new()),
         Operation::Stream => ("?clientId=c".to_owned(), String::new()),
-        Operation::Ack | Operation::Nack | Operation::Extend | Operation::Reject => (String::new(), settled),
+        Operation::Ack | Operation::Nack | Operation::Reject => (String::new(), settled),
+        Operation::Extend => (String::new(), extended),
         Operation::Ticket | Operation::Document => (String::new(), String::new()),
     }
 }
@@ -207,8 +209,13 @@ async fn no_route_does_anything_for_somebody_who_is_unknown_or_has_no_right() {
         assert_eq!(state(&mesh).await, before, "{what} changed something");
     }
     // Several ids: what may not be touched is said, one by one, and the rest is not known.
-    let ids = json!({"deliveryId": [delivery, "made-up"], "extendMs": 5_000}).to_string();
+    let ids = json!({"deliveryId": [delivery, "made-up"]});
     for path in ["ack", "nack", "extend", "reject"] {
+        let mut ids = ids.clone();
+        if path == "extend" {
+            ids["extendMs"] = 5_000.into();
+        }
+        let ids = ids.to_string();
         let mut client = Client::connect(mesh.address).await;
         let reply = as_ann(&mut client, "POST", &format!("/events/{path}"), &ids).await;
         assert_eq!((reply.status, reply.error()), (403, "forbidden".to_owned()), "{path}");

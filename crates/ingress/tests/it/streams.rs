@@ -235,7 +235,7 @@ async fn a_stop_ends_streams_with_a_word_and_does_not_wait_for_who_does_not_read
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     let last = idle.rest().await.pop();
     assert_eq!(last, Some(Block::Comment("the server is stopping".to_owned())));
-    assert_eq!(waiting.reply().await.expect("an answer").body, "[]");
+    assert_eq!(waiting.reply().await.expect("an answer").body, "[]\n");
     drop(stalled);
 }
 

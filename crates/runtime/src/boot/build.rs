@@ -14,7 +14,9 @@ use mesh_ingress::{
 };
 use mesh_meta::{LocalMeta, LocalMetaSettings, MetaStore};
 use mesh_rocks::Machine;
-use mesh_server::{BodyLimits, HttpServer, HttpServerSettings, HttpServerSignals, Patience, Readiness, Tls};
+use mesh_server::{
+    BodyLimits, Hosts, HttpServer, HttpServerSettings, HttpServerSignals, Patience, Readiness, Tls,
+};
 use mesh_state::{
     positions::{Positions, PositionsSettings, RocksDbPositions},
     shared::{
@@ -35,7 +37,10 @@ use super::{
     gate::{self, Files, OpenedGate},
     identity::Beginning,
 };
-use crate::config::{Mode, Settings, settings::StorageBackend};
+use crate::{
+    config::{Mode, Settings, settings::StorageBackend},
+    logging::LogLines,
+};
 
 /// The log's memtable. RocksDB preallocates a little more for each write-ahead log file, and after a full disk
 /// it goes on only once this much is free.
@@ -80,17 +85,21 @@ pub(super) struct Built {
 ///
 /// # Errors
 /// The component that could not be built, with the reason.
-pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Built> {
+pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> anyhow::Result<Built> {
     let (clock, chance) = (Clock::system(), Chance::system());
     let signals = Signals::new();
+    log.show(&signals);
 
     // Sockets first: a port that is taken leaves no trace on the disk.
     let (traffic_tls, admin_tls) = gate::tls(settings)?;
     let traffic = bind("http", &settings.http.host, settings.http.port, &traffic_tls, settings)?;
     let admin = bind("admin", &settings.admin.host, settings.admin.port, &admin_tls, settings)?;
-    let access = gate::admin_access(settings)?;
+    // Files that cannot be used stop the start before the data directory is made.
+    gate::admin_access(settings, None)?;
     let OpenedGate { gate, audit_file, audit_events } = gate::open(settings, clock, &signals)?;
-    let data_dir = DataDir::take(&settings.storage.data_dir)?;
+    let data_dir = DataDir::take(&settings.storage.data_dir, &settings.files())?;
+    let made = made_token(&data_dir, settings, mode, &admin)?;
+    let access = gate::admin_access(settings, made.as_deref())?;
     let instance = data_dir.instance(settings.instance.id.as_ref(), &chance)?;
     tracing::info!(%instance, data_dir = %settings.storage.data_dir.display(), mode = %mode, "instance");
 
@@ -216,6 +225,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         answers_in_flight_bytes: settings.http.max_in_flight_poll_bytes,
         instance_url: settings.http.advertised_url.clone().unwrap_or_default(),
         cors_origins: settings.http.cors_origins.clone(),
+        admin_port: Some(admin.local_addr().port()),
         document: document().to_string().into(),
         ..HttpEdgeSettings::default()
     };
@@ -264,10 +274,31 @@ pub(super) async fn build(settings: &Settings, mode: Mode) -> anyhow::Result<Bui
         admin,
         admin_router,
         admin_signals: HttpServerSignals::new("admin", &signals),
-        files: Files { gate, admin: access, tls: traffic_tls.into_iter().chain(admin_tls).collect() },
+        files: Files {
+            gate,
+            admin: access,
+            tls: traffic_tls.into_iter().chain(admin_tls).collect(),
+            audit: audit_file.clone(),
+        },
         audit_file,
         audit_events,
     })
+}
+
+/// The token with which a `standalone` on loopback is administered when nobody configured one.
+fn made_token(
+    data_dir: &DataDir,
+    settings: &Settings,
+    mode: Mode,
+    admin: &HttpServer,
+) -> anyhow::Result<Option<String>> {
+    if mode != Mode::Standalone || gate::has_admin_tokens(settings) || !admin.local_addr().ip().is_loopback()
+    {
+        return Ok(None);
+    }
+    let (token, file) = data_dir.admin_token()?;
+    tracing::info!(file = %file.display(), "no admin token is configured: the one in this file opens the admin port");
+    Ok(Some(token))
 }
 
 fn count(number: u64) -> usize {
@@ -283,12 +314,22 @@ fn bind(
 ) -> anyhow::Result<HttpServer> {
     let mut server = HttpServerSettings::new(name, host, port);
     server.tls.clone_from(tls);
+    server.hosts = Some(Hosts::new(own_names(settings)));
     server.max_connections = count(settings.http.max_connections);
     server.patience =
         Patience { head: settings.http.header_timeout, idle: settings.http.idle_timeout, write: NOT_READING };
     // A client that does not read is cut in time for the rest to end within the whole bound.
     server.drain_timeout = settings.instance.shutdown_timeout.mul_f64(0.8);
     HttpServer::bind(server).with_context(|| format!("the {name} port cannot be bound at {host}:{port}"))
+}
+
+/// What this server is called, beside what every machine calls itself.
+fn own_names(settings: &Settings) -> impl Iterator<Item = &str> {
+    let advertised = settings.http.advertised_url.as_deref().and_then(|url| url.split_once("://"));
+    // Its port comes behind the last colon, which is there.
+    let advertised = advertised.and_then(|(_, address)| address.rsplit_once(':')).map(|(host, _)| host);
+    let listening = [settings.http.host.as_str(), &settings.admin.host];
+    settings.http.hosts.iter().map(String::as_str).chain(advertised).chain(listening)
 }
 
 fn open_log(

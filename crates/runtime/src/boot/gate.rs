@@ -12,6 +12,7 @@ use mesh_gate::{
 };
 use mesh_server::{ClientCertificates, Tls, TlsSettings};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::{audit_events::AuditEvents, key_fetcher::HttpsKeyFetcher};
 use crate::config::{Settings, settings::TlsFiles};
@@ -94,14 +95,20 @@ pub(super) fn open(settings: &Settings, clock: Clock, signals: &Signals) -> anyh
     Ok(OpenedGate { gate, audit_file, audit_events })
 }
 
-/// The tokens of the admin port.
+/// Whether somebody configured a token that opens more than metrics.
+pub(super) fn has_admin_tokens(settings: &Settings) -> bool {
+    settings.admin.token.is_some() || settings.admin.token_file.is_some()
+}
+
+/// The tokens of the admin port: those that are configured, and the one that the server made for itself.
 ///
 /// # Errors
 /// A token file that cannot be read or used.
-pub(super) fn admin_access(settings: &Settings) -> anyhow::Result<AdminAccess> {
+pub(super) fn admin_access(settings: &Settings, made: Option<&str>) -> anyhow::Result<AdminAccess> {
     let admin = &settings.admin;
     AdminAccess::load(AdminTokens {
         admin: admin.token.as_ref().map(|token| token.expose()),
+        made,
         metrics: admin.metrics_token.as_ref().map(|token| token.expose()),
         file: admin.token_file.as_deref(),
     })
@@ -146,11 +153,19 @@ pub(super) struct Files {
     pub(super) gate: SecurityGate,
     pub(super) admin: AdminAccess,
     pub(super) tls: Vec<Arc<Tls>>,
+    pub(super) audit: Option<Arc<FileAuditSink>>,
 }
 
 impl Files {
-    /// Looks at the files again and again until `stop`; `changed` is called after what clients may receive changed.
-    pub(super) async fn watch(self, every: Duration, stop: Stop, changed: impl Fn() + Send + 'static) {
+    /// Looks at the files again and again until `stop`, and at once when `hung_up` says so; `changed` is called after what
+    /// clients may receive changed.
+    pub(super) async fn watch(
+        self,
+        every: Duration,
+        hung_up: Arc<Notify>,
+        stop: Stop,
+        changed: impl Fn() + Send + 'static,
+    ) {
         let files = Arc::new(self);
         let mut revision = files.gate.revision();
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -158,6 +173,7 @@ impl Files {
             tokio::select! {
                 () = stop.wait() => return,
                 () = tokio::time::sleep(every) => {}
+                () = hung_up.notified() => files.reopen(),
             }
             let (read, told) = (files.clone(), told.clone());
             if tokio::task::spawn_blocking(move || read.read_again(&mut told.lock())).await.is_err() {
@@ -167,6 +183,14 @@ impl Files {
                 revision = files.gate.revision();
                 changed();
             }
+        }
+    }
+
+    /// Somebody may have moved the audit log away.
+    fn reopen(&self) {
+        tracing::info!("SIGHUP: the files are read again, and the audit log is opened again");
+        if let Some(audit) = &self.audit {
+            audit.reopen();
         }
     }
 

@@ -3,23 +3,24 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use mesh_base::{Stop, Tasks};
-use tokio::signal::unix::{SignalKind, signal};
+use mesh_base::Tasks;
 
-use super::build::Built;
+use super::{build::Built, told::Told};
 use crate::config::Settings;
 
 /// What every step of a stop has at the least, also when the steps before took the whole bound.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// Serves until SIGTERM or SIGINT. A second signal ends the process at once.
-pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<ExitCode> {
+/// How long the instance is not ready for want of the issuer's keys: valid tokens would be refused.
+const KEYS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Serves until it is told to stop.
+pub(super) async fn serve(built: Built, settings: &Settings, told: Told) -> anyhow::Result<ExitCode> {
     let bound = settings.instance.shutdown_timeout;
     let admin_tasks = Tasks::new();
     let traffic_tasks = Tasks::new();
     let delivery_tasks = Tasks::new();
-    let stopping = Stop::new();
-    watch_signals(&stopping)?;
+    let Told { stopping, hung_up } = told;
 
     let (admin, admin_router, clock) = (built.admin, built.admin_router, built.clock);
     let (admin_signals, admin_stop) = (built.admin_signals, admin_tasks.stop());
@@ -51,9 +52,10 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     delivery_tasks.spawn("retention", built.dispatcher.clone().retain(every, stop.clone()));
 
     let (files, listening) = (built.files, built.dispatcher.clone());
-    let gate = files.gate.clone();
+    let (gate, issuers) = (files.gate.clone(), files.gate.clone());
     let every = settings.gate.reload_interval;
-    delivery_tasks.spawn("files", files.watch(every, stop.clone(), move || listening.terms_changed()));
+    delivery_tasks
+        .spawn("files", files.watch(every, hung_up, stop.clone(), move || listening.terms_changed()));
     let stopped = stop.clone();
     delivery_tasks.spawn("keys", async move {
         tokio::select! {
@@ -74,10 +76,17 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     });
     // Operators first: whoever sees the instance ready may ask for anything.
     built.health.started();
-    built.readiness.open();
-    tracing::info!("ready");
-
-    stopping.wait().await;
+    tokio::select! {
+        fetched = tokio::time::timeout(KEYS_WITHIN, issuers.keys_fetched()) => {
+            if fetched.is_err() {
+                tracing::error!("ready without the keys of the issuer: its tokens are refused until they come");
+            }
+            built.readiness.open();
+            tracing::info!("ready");
+            stopping.wait().await;
+        }
+        () = stopping.wait() => {}
+    }
     tracing::info!("stopping: no new requests, what is under way is finished");
     let end = clock.elapsed() + bound;
     let left = || end.saturating_sub(clock.elapsed()).max(LEAST);
@@ -104,29 +113,4 @@ pub(super) async fn serve(built: Built, settings: &Settings) -> anyhow::Result<E
     }
     drop(built.data_dir);
     Ok(ExitCode::SUCCESS)
-}
-
-/// The first SIGTERM or SIGINT gives the signal to stop; the second ends the process.
-fn watch_signals(stopping: &Stop) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be handled")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be handled")?;
-    let stopping = stopping.clone();
-    Tasks::new().spawn("signals", async move {
-        for last in [false, true] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if last {
-                tracing::warn!("a second signal: ending at once");
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "the composition root ends the process when told twice"
-                )]
-                std::process::exit(1);
-            }
-            stopping.signal();
-        }
-    });
-    Ok(())
 }

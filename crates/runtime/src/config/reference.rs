@@ -140,7 +140,7 @@ prefer the file or the environment.
 | --- | --- |
 | `eventmesh standalone` | starts with nothing configured: embedded storage, loopback, `./data` |
 | `eventmesh server` | the strict one: `eventmesh.storage.type` must be given |
-| `eventmesh config check` | validates as `server`, or with `--standalone` as that, and starts nothing |
+| `eventmesh config check` | validates as `server`, or with `--standalone` as that, opens every file that a start would, tells all problems at once, and starts nothing |
 | `eventmesh config show` | prints every key with the value that holds and where it comes from |
 | `eventmesh config reference` | prints this page or the properties file |
 ";

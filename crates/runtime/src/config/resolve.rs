@@ -7,12 +7,14 @@
 
 use std::collections::HashMap;
 
+use mesh_base::nearest;
+
 use super::{
     declared::{Declared, Fallback},
     effective::Effective,
     keys,
     mode::Mode,
-    nearest, old,
+    old,
     origin::{Origin, Pair},
     problems::{Problem, Warning},
     secret::MASK,
@@ -94,7 +96,7 @@ impl Resolved {
 
     fn unknown_key(&mut self, pair: &Pair) {
         let name = &pair.name;
-        let nearest = nearest::to(name, keys::all().map(|key| key.about().name));
+        let nearest = nearest(name, keys::all().map(|key| key.about().name));
         if let Some(rest) = name.strip_prefix("eventMesh.") {
             match old::successor(rest, nearest) {
                 old::Successor::Slip(key) => {
@@ -126,7 +128,7 @@ impl Resolved {
 
     fn unknown_variable(&mut self, pair: &Pair) {
         let known: Vec<_> = keys::all().map(|key| keys::variable(key.about().name)).collect();
-        let nearest = nearest::to(&pair.name, known.iter().map(String::as_str));
+        let nearest = nearest(&pair.name, known.iter().map(String::as_str));
         let capitals = keys::variable(&pair.name);
         if ["EVENTMESH_SECURITY_", "EVENTMESH_ADMIN_"].iter().any(|prefix| capitals.starts_with(prefix)) {
             self.problem(pair, "the variable is not known", nearest);

@@ -2,7 +2,10 @@
 //!
 //! Only [`validate`](super::validate) makes them. Durations and sizes are in the unit their type or name says.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use mesh_delivery::DeliveryTopology;
 use mesh_frame::{InstanceId, TenantId, TopicName};
@@ -46,6 +49,29 @@ impl Settings {
     /// Every key with the value that holds, in the order of the reference.
     pub fn effective(&self) -> &[Effective] {
         &self.effective
+    }
+
+    /// The files that are configured, whether a start reads them or makes them.
+    pub fn files(&self) -> Vec<&Path> {
+        let (gate, token) = (&self.gate, &self.gate.token);
+        let tls = self.tls.as_ref();
+        let files = [
+            token.token_file.as_deref(),
+            token.certificate_file.as_deref(),
+            token.jwt.key_set_file.as_deref(),
+            token.jwt.secret_file.as_deref(),
+            gate.key_set_ca.as_deref(),
+            gate.acl_file.as_deref(),
+            gate.signature.as_ref().map(|signature| signature.file.as_path()),
+            gate.limits_file.as_deref(),
+            gate.audit.file.as_deref(),
+            self.admin.token_file.as_deref(),
+            tls.map(|tls| tls.certificate.as_path()),
+            tls.map(|tls| tls.key.as_path()),
+            tls.and_then(|tls| tls.client_ca.as_deref()),
+            Some(&self.storage.offset_path),
+        ];
+        files.into_iter().flatten().collect()
     }
 
     /// Those that somebody gave: what the start-up log names.
@@ -132,6 +158,8 @@ pub struct HttpSettings {
     pub port: u16,
     /// What `instanceUrl` starts with, `http://host:port`.
     pub advertised_url: Option<String>,
+    /// The names that a port on loopback answers to, beside `localhost` and addresses.
+    pub hosts: Vec<String>,
     /// The largest request body; not above `max_in_flight_body_bytes`.
     pub max_body_bytes: u64,
     /// How long the head of a request may take.

@@ -20,6 +20,23 @@ use super::{
 ///
 /// Every problem there is; then nothing may be started.
 pub fn validate(given: Given, mode: Mode) -> Result<(Settings, Vec<Warning>), Vec<Problem>> {
+    let Looked { settings, warnings, problems } = look(given, mode);
+    if problems.is_empty() { Ok((settings, warnings)) } else { Err(problems) }
+}
+
+/// What there is to say of a configuration, whatever is wrong with it.
+#[derive(Debug)]
+pub struct Looked {
+    /// The settings. What could not be read stands in as its default: nothing may be started with it.
+    pub settings: Settings,
+    /// What a person should know.
+    pub warnings: Vec<Warning>,
+    /// What stops a start.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads what can be read.
+pub fn look(given: Given, mode: Mode) -> Looked {
     let resolved = resolve(given.pairs);
     let mut problems = given.problems;
     let effective = resolved.effective(mode);
@@ -29,12 +46,8 @@ pub fn validate(given: Given, mode: Mode) -> Result<(Settings, Vec<Warning>), Ve
     let mut warnings = resolved.warnings;
     rules::check(&settings, &mut reader, &mut warnings);
     problems.extend(reader.into_problems());
-    if problems.is_empty() {
-        settings.effective = effective;
-        Ok((settings, warnings))
-    } else {
-        Err(problems)
-    }
+    settings.effective = effective;
+    Looked { settings, warnings, problems }
 }
 
 /// One line a key; what cannot be read has become a problem and stands in as its default.
@@ -77,6 +90,7 @@ fn read(reader: &mut Reader, mode: Mode) -> Settings {
             host: reader.required(&http::HOST),
             port: reader.required(&http::PORT),
             advertised_url: reader.get(&http::ADVERTISED_ADDR),
+            hosts: reader.get(&http::HOSTS).unwrap_or_default(),
             max_body_bytes: reader.required(&http::MAX_BODY),
             header_timeout: reader.required(&http::HEADER_TIMEOUT),
             body_timeout: reader.required(&http::BODY_TIMEOUT),

@@ -311,7 +311,7 @@ async fn a_rejected_client_is_told_and_may_come_again() -> Result<()> {
     client.published("t", (0..3).map(event)).await?;
     assert_eq!(client.receive("c", 3, SOON).await?.len(), 3);
     let mut stream = Raw::connect(server.traffic_port()).await?;
-    stream.send(b"GET /events/stream?clientId=c HTTP/1.1\r\nHost: t\r\n\r\n").await?;
+    stream.send(b"GET /events/stream?clientId=c HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
     ensure!(stream.read_head(SOON).await.starts_with("HTTP/1.1 200"), "a stream");
     let (asked, waiting) = (client.clone(), client.clone());
     let mut polls = JoinSet::new();

@@ -68,7 +68,8 @@ async fn every_code_of_the_document_is_provoked_and_answered_as_the_document_say
         let status = reply.status;
         let reply = reply.expect_error(status, code)?;
         check(&document, operation, &reply)?;
-        if status == 503 {
+        // Waiting opens no admin port that has no token.
+        if status == 503 && code != "admin_locked" {
             let wait = reply.header("retry-after").context("503 says when to try again")?;
             ensure!(wait.parse::<u64>().is_ok_and(|seconds| seconds > 0), "{wait}: {reply}");
         }
@@ -172,7 +173,7 @@ async fn bad_requests(client: &Client) -> Result<Vec<Seen>> {
 async fn half_a_publish(server: &Server, declared: usize, sent: usize) -> Result<Raw> {
     let mut slow = Raw::connect(server.traffic_port()).await?;
     let head = format!(
-        "POST /events/publish?topic=t HTTP/1.1\r\nhost: t\r\ncontent-type: {EVENT}\r\ncontent-length: {declared}\r\n\r\n"
+        "POST /events/publish?topic=t HTTP/1.1\r\nHost: localhost\r\ncontent-type: {EVENT}\r\ncontent-length: {declared}\r\n\r\n"
     );
     slow.send(head.as_bytes()).await?;
     slow.send(&vec![b' '; sent]).await?;
@@ -274,7 +275,7 @@ async fn behind_the_gate() -> Result<Vec<Seen>> {
 }
 
 async fn locked() -> Result<Vec<Seen>> {
-    let mut server = Server::new()?.without_admin_token();
+    let mut server = Server::new()?.without_admin_token().key("eventmesh.admin.host", "0.0.0.0");
     let client = server.start().await?;
     let reply = client.admin_with("GET", "/admin/topics", &[]).await?;
     Ok(vec![seen("topics", "admin_locked", reply)])

@@ -190,6 +190,8 @@ async fn without_an_admin_token_only_health_and_readiness_are_open() -> Result<(
         format!("-Deventmesh.data.dir={}", home.path().join("data").display()),
         format!("-Deventmesh.http.port={traffic}"),
         format!("-Deventmesh.admin.port={admin}"),
+        // On loopback it would make itself a token.
+        "-Deventmesh.admin.host=0.0.0.0".to_owned(),
     ];
     let mut command = tokio::process::Command::new(mesh_tests::binary());
     command.arg("standalone").args(&flags).current_dir(home.path()).kill_on_drop(true);
@@ -322,5 +324,86 @@ async fn an_audit_log_is_verified_by_its_documented_format_alone() -> Result<()>
     std::fs::remove_file(&log)?;
     let output = run_to_end(&["audit", "verify", file], &[], home.path(), SOON).await?;
     ensure!(output.code == Some(1) && output.text.contains("cannot be read"), "{}", output.text);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_check_opens_every_file_that_a_start_would_and_tells_all_problems_at_once() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let path = |name: &str| home.path().join(name);
+    std::fs::write(path("bad.toml"), "this is = = no TOML")?;
+    std::fs::create_dir(path("data"))?;
+    std::fs::write(path("data/photo.jpg"), "a photo")?;
+    std::fs::write(
+        path("encrypted.pem"),
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIE\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    )?;
+    let keys = [
+        ("eventmesh.security.gate.token.file", "bad.toml"),
+        ("eventmesh.security.gate.acl.file", "bad.toml"),
+        ("eventmesh.security.gate.signature.file", "missing.toml"),
+        ("eventmesh.security.gate.quota.file", "bad.toml"),
+        ("eventmesh.security.gate.token.jwt.secret.file", "missing.secret"),
+        ("eventmesh.security.gate.token.jwt.jwks.file", "bad.toml"),
+        ("eventmesh.security.gate.audit.file", "no-such-folder/audit.log"),
+        ("eventmesh.admin.security.token.file", "bad.toml"),
+        ("eventmesh.tls.certificate.file", "missing.pem"),
+        ("eventmesh.data.dir", "data"),
+    ];
+    let mut arguments = vec!["config".to_owned(), "check".to_owned(), "--standalone".to_owned()];
+    arguments.extend(keys.iter().map(|(key, file)| format!("-D{key}={}", path(file).display())));
+    arguments.push(format!("-Deventmesh.tls.key.file={}", path("encrypted.pem").display()));
+    // And what is wrong with a key stands beside what is wrong with a file.
+    arguments.push("-Deventmesh.http.port=no-port".to_owned());
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = run_to_end(&arguments, &[], home.path(), SOON).await?;
+    ensure!(output.code == Some(64), "{:?}: {}", output.code, output.text);
+    for (key, _) in keys.iter().chain(&[("eventmesh.http.port", "")]) {
+        ensure!(output.text.contains(&format!("- {key}")), "{key} is not told:\n{}", output.text);
+    }
+    ensure!(output.text.contains("photo.jpg"), "{}", output.text);
+    ensure!(!path("no-such-folder").exists() && !path("data/LOCK").exists(), "a check made something");
+
+    // What it finds nothing wrong with starts, also while a server runs on the same files.
+    let mut server = Server::new()?;
+    let (audit, data) = (server.home().join("audit.log"), server.data_directory().to_owned());
+    server = server.key("eventmesh.security.gate.audit.file", audit.display());
+    server.start().await?;
+    let audit = format!("-Deventmesh.security.gate.audit.file={}", audit.display());
+    let data = format!("-Deventmesh.data.dir={}", data.display());
+    let output =
+        run_to_end(&["config", "check", "--standalone", &audit, &data], &[], home.path(), SOON).await?;
+    ensure!(output.code == Some(0), "{}", output.text);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_can_be_shown_is_shown_and_standalone_is_named_where_it_is_needed() -> Result<()> {
+    let output =
+        ends(&["config", "show", "-Deventmesh.http.port=no-port", "-Deventmesh.admin.port=11111"], &[])
+            .await?;
+    ensure!(output.code == Some(64), "{}", output.text);
+    for part in ["eventmesh.admin.port=11111", "eventmesh.http.idleTimeout=75s", "no-port", "--standalone"] {
+        ensure!(output.text.contains(part), "no {part}:\n{}", output.text);
+    }
+    let output = ends(&["config", "check"], &[]).await?;
+    ensure!(output.code == Some(64) && output.text.contains("--standalone"), "{}", output.text);
+    Ok(())
+}
+
+#[tokio::test]
+async fn help_helps() -> Result<()> {
+    for arguments in
+        [&["help"][..], &["--help"], &["help", "config"], &["help", "standalone"], &["config", "help"]]
+    {
+        let output = ends(arguments, &[]).await?;
+        ensure!(
+            output.code == Some(0) && output.text.contains("Usage: eventmesh"),
+            "{arguments:?}: {}",
+            output.text
+        );
+    }
+    let output = ends(&["help"], &[]).await?;
+    ensure!(output.text.contains("standalone") && output.text.contains("config"), "{}", output.text);
     Ok(())
 }

@@ -83,7 +83,7 @@ async fn a_dead_letter_says_why_its_last_attempt_failed_and_when_it_was_handed_o
     client.subscribed(&once("h")).await?;
     client.published("h", [event(1)]).await?;
     let mut stream = Raw::connect(server.traffic_port()).await?;
-    stream.send(b"GET /events/stream?clientId=h HTTP/1.1\r\nHost: t\r\n\r\n").await?;
+    stream.send(b"GET /events/stream?clientId=h HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
     let text = stream.read_until("\ndata: ", 1, SOON).await;
     ensure!(text.contains("\ndata: "), "{text}");
     drop(stream);

@@ -41,6 +41,12 @@ impl SmallDisk {
         self.0.path()
     }
 
+    /// How much is free.
+    pub(crate) fn free_bytes(&self) -> Result<u64> {
+        let disk = rustix::fs::statvfs(self.path())?;
+        Ok(disk.f_bavail * disk.f_frsize)
+    }
+
     /// A file that takes up to so many bytes, as many as there are.
     pub(crate) fn ballast(&self, name: &str, bytes: usize) -> Result<PathBuf> {
         let path = self.path().join(name);

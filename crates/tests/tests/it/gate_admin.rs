@@ -114,7 +114,8 @@ async fn every_admin_route_needs_the_role_that_the_document_names_and_no_other_w
 #[tokio::test]
 async fn without_any_token_the_admin_port_is_locked_but_for_health_and_readiness() -> Result<()> {
     // covers: U112  proves: SG-9
-    let mut server = Server::new()?.without_admin_token();
+    // On loopback the server would make itself a token.
+    let mut server = Server::new()?.without_admin_token().key("eventmesh.admin.host", "0.0.0.0");
     let client = server.start().await?;
     client.admin_with("GET", "/admin/health", &[]).await?.expect(200)?;
     for (method, path) in [
@@ -127,10 +128,16 @@ async fn without_any_token_the_admin_port_is_locked_but_for_health_and_readiness
             let headers: Vec<(&str, &str)> =
                 token.map(|token| ("authorization", token)).into_iter().collect();
             let reply = client.admin_with(method, path, &headers).await?;
-            ensure!(reply.header("retry-after").is_some(), "{reply}");
-            reply.expect_error(503, "admin_locked")?;
+            ensure!(reply.header("retry-after").is_none(), "waiting never helps: {reply}");
+            let reply = reply.expect_error(503, "admin_locked")?;
+            ensure!(reply.json()?["message"].to_string().contains("eventmesh.admin.token"), "{reply}");
         }
     }
+    for _ in 0..100 {
+        client.admin_with("GET", "/admin/topics", &[]).await?.expect_error(503, "admin_locked")?;
+    }
+    let audited = server.log().matches("administration is locked").count();
+    ensure!((1..=5).contains(&audited), "{audited} of more than 100 are in the log");
 
     // A token for metrics opens them and nothing else.
     let mut server = server.key("eventmesh.admin.security.metrics.token", METRICS);
@@ -141,5 +148,36 @@ async fn without_any_token_the_admin_port_is_locked_but_for_health_and_readiness
     client.admin_with("GET", "/admin/metrics", &headers).await?.expect(200)?;
     client.admin_with("GET", "/admin/topics", &headers).await?.expect_error(503, "admin_locked")?;
     client.admin_with("GET", "/metrics", &[]).await?.expect_error(401, "unauthenticated")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_standalone_on_loopback_makes_itself_an_admin_token_once_and_names_its_file() -> Result<()> {
+    let mut server = Server::new()?.without_admin_token();
+    let client = server.start().await?;
+    let file = server.data_directory().join("admin.token");
+    let token = fs::read_to_string(&file)?;
+    ensure!(token.trim().len() >= 32, "{} bytes", token.len());
+    ensure!(server.log().contains(&file.display().to_string()), "{}", server.log_end(30));
+    ensure!(!server.log().contains(token.trim()), "the token itself is in the log");
+    let bearer = format!("Bearer {}", token.trim());
+    let with = [("authorization", bearer.as_str())];
+    client.admin_with("DELETE", "/admin/ratelimit?topic=t", &with).await?.expect(200)?;
+    client.admin_with("GET", "/admin/topics", &[]).await?.expect_error(401, "unauthenticated")?;
+    server.stop().await?;
+    // It stays the same, and gives way to one that is configured.
+    let client = server.start().await?;
+    ensure!(fs::read_to_string(&file)? == token);
+    client.admin_with("GET", "/admin/topics", &with).await?.expect(200)?;
+    let mut server = server.key("eventmesh.admin.token", ADMIN);
+    let client = server.start().await?;
+    client.admin_with("GET", "/admin/topics", &with).await?.expect_error(401, "unauthenticated")?;
+    // A blank one opens nothing and stops the start.
+    fs::write(&file, "\n")?;
+    let mut blank = Server::new()?.without_admin_token().data(server.data_directory());
+    server.kill9();
+    blank.spawn()?;
+    let status = blank.wait_exit(std::time::Duration::from_secs(20)).await?;
+    ensure!(status.code() == Some(1) && blank.log().contains("admin.token"), "{}", blank.log_end(5));
     Ok(())
 }

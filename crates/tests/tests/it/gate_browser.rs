@@ -3,6 +3,10 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use mesh_base::Clock;
 use mesh_tests::{
     Authority, Client, Raw, Reply, SecureClient, Server, Signer, Speaks, Subscribe, TOKEN, ToSign, TokenKey,
@@ -156,7 +160,8 @@ async fn ticket(client: &Client, token: &str, of: Option<&str>) -> Result<String
 async fn event_source(server: &Server, client: &str, ticket: &str) -> Result<(Raw, String)> {
     let mut raw = Raw::connect(server.traffic_port()).await?;
     let target = format!("/events/stream?clientId={client}&ticket={ticket}");
-    raw.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\nOrigin: {PAGE}\r\n\r\n").as_bytes()).await?;
+    raw.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nOrigin: {PAGE}\r\n\r\n").as_bytes())
+        .await?;
     let head = raw.read_head(SOON).await;
     Ok((raw, head))
 }
@@ -365,6 +370,84 @@ async fn check(server: &Server, secrets: &[String], refused: usize) -> Result<()
             let line = text.lines().find(|line| line.contains(secret.as_str()));
             ensure!(line.is_none(), "a secret is in {name}: {}", line.unwrap_or_default());
         }
+    }
+    Ok(())
+}
+
+/// The status of a request that names a host, over HTTP/1.1 or over HTTP/2 without TLS.
+async fn for_host(port: u16, speaks: Speaks, host: &str) -> Result<(u16, String)> {
+    if speaks == Speaks::Http1 {
+        let mut raw = Raw::connect(port).await?;
+        let head = format!("GET /openapi.json HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        raw.send(head.as_bytes()).await?;
+        let answer = raw.read_to_end(SOON).await.context("the end")?;
+        let status = answer.split(' ').nth(1).context("a status")?.parse()?;
+        return Ok((status, answer));
+    }
+    let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.context("a handshake")?;
+    let mut driver = tokio::task::JoinSet::new();
+    driver.spawn(async move { drop(connection.await) });
+    let request = http::Request::get(format!("http://{host}/openapi.json")).body(Full::<Bytes>::default())?;
+    let answer = tokio::time::timeout(SOON, sender.send_request(request)).await.context("an answer")??;
+    let status = answer.status().as_u16();
+    Ok((status, String::from_utf8_lossy(&answer.into_body().collect().await?.to_bytes()).into_owned()))
+}
+
+#[tokio::test]
+async fn a_server_on_loopback_answers_to_its_own_names_only_on_both_ports_and_over_both_protocols()
+-> Result<()> {
+    let mut server = Server::new()?
+        .key("eventmesh.http.hosts", "mesh.internal, other.internal")
+        .key("eventmesh.http.advertisedAddr", "advertised.example:443");
+    let client = server.start().await?;
+    for (port, right) in [(server.traffic_port(), 200), (server.admin_port(), 404)] {
+        for speaks in [Speaks::Http1, Speaks::Http2] {
+            for own in
+                ["localhost", "127.0.0.1", "[::1]", "mesh.internal", "OTHER.internal", "advertised.example"]
+            {
+                let (status, answer) = for_host(port, speaks, &format!("{own}:{port}")).await?;
+                ensure!(status == right, "{speaks:?} {own}: {answer}");
+            }
+            for other in ["evil.example", "localhost.evil.example", "mesh.internal.evil.example"] {
+                let (status, answer) = for_host(port, speaks, &format!("{other}:{port}")).await?;
+                ensure!(status == 403 && answer.contains("forbidden"), "{speaks:?} {other}: {answer}");
+                ensure!(answer.contains("eventmesh.http.hosts"), "{speaks:?} {other}: {answer}");
+            }
+        }
+    }
+    let metrics = client.admin("/metrics").await?.expect(200)?;
+    let metrics = String::from_utf8(metrics.body.to_vec())?;
+    for family in ["eventmesh_http_foreign_hosts_total 6", "eventmesh_admin_foreign_hosts_total 6"] {
+        ensure!(metrics.contains(family), "no {family}");
+    }
+
+    // Beyond loopback a name may be anything that leads here.
+    let mut server = Server::new()?.key("eventmesh.http.host", "0.0.0.0");
+    server.start().await?;
+    let (status, answer) = for_host(server.traffic_port(), Speaks::Http1, "anything.example").await?;
+    ensure!(status == 200, "{answer}");
+    let (status, answer) = for_host(server.admin_port(), Speaks::Http1, "anything.example").await?;
+    ensure!(status == 403, "the admin port is on loopback still: {answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_without_a_host_or_with_two_is_malformed() -> Result<()> {
+    let mut server = Server::new()?;
+    server.start().await?;
+    for (head, status) in [
+        ("HTTP/1.1\r\n", "400"),
+        ("HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", "400"),
+        ("HTTP/1.1\r\nHost: local host\r\n", "400"),
+        ("HTTP/1.1\r\nHost: user@localhost\r\n", "400"),
+        ("HTTP/1.0\r\n", "200"),
+    ] {
+        let mut raw = Raw::connect(server.traffic_port()).await?;
+        raw.send(format!("GET /openapi.json {head}Connection: close\r\n\r\n").as_bytes()).await?;
+        let answer = raw.read_to_end(SOON).await.context("the end")?;
+        ensure!(answer.split(' ').nth(1) == Some(status), "{head:?}: {answer}");
     }
     Ok(())
 }

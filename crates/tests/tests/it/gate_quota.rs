@@ -33,7 +33,7 @@ fn wait_told(reply: Reply, code: &str) -> Result<Duration> {
 
 fn head(name: &str, target: &str) -> String {
     let token = token_of(name);
-    format!("GET {target} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {token}\r\n\r\n")
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n")
 }
 
 /// A connection with one answered request; the head of the answer.
@@ -83,7 +83,7 @@ async fn the_unit_of_a_connection_comes_back_however_the_connection_ends() -> Re
             "reset in a body" => {
                 let token = token_of("A/ann");
                 let part = format!(
-                    "POST /events/publish?topic=t HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {token}\r\nContent-Length: 1000\r\n\r\n{{"
+                    "POST /events/publish?topic=t HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: 1000\r\n\r\n{{"
                 );
                 ends.send(part.as_bytes()).await?;
                 ends.reset()?;
@@ -121,7 +121,7 @@ async fn the_unit_of_a_connection_comes_back_however_the_connection_ends() -> Re
     let mut strangers = Vec::new();
     for _ in 0..20 {
         let mut raw = Raw::connect(port).await?;
-        raw.send(b"GET /events/poll?clientId=c HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer wrong-0123456789\r\n\r\n")
+        raw.send(b"GET /events/poll?clientId=c HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong-0123456789\r\n\r\n")
             .await?;
         ensure!(raw.read_head(SOON).await.starts_with("HTTP/1.1 401"), "a wrong token");
         strangers.push(raw);
@@ -294,7 +294,7 @@ async fn callers_without_a_credential_do_not_starve_those_who_have_one() -> Resu
         if number % 2 == 0 {
             raw.send(b"POST /events/publish?topic=t HTTP/1.1\r\nHost:").await?;
         } else {
-            raw.send(b"POST /events/publish?topic=t HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer wrong-0123456789\r\nContent-Length: 9000000\r\n\r\n").await?;
+            raw.send(b"POST /events/publish?topic=t HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong-0123456789\r\nContent-Length: 9000000\r\n\r\n").await?;
         }
         slow.push(raw);
     }

@@ -125,7 +125,7 @@ async fn without_a_signature_a_request_is_refused_before_its_body_is_read() -> R
     server.start().await?;
     let mut raw = Raw::connect(server.traffic_port()).await?;
     let head = format!(
-        "POST {PUBLISH} HTTP/1.1\r\nHost: t\r\nContent-Type: {EVENT}\r\nContent-Length: 8000000\r\n\
+        "POST {PUBLISH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {EVENT}\r\nContent-Length: 8000000\r\n\
          Expect: 100-continue\r\n\r\n"
     );
     raw.send(head.as_bytes()).await?;

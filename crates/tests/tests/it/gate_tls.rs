@@ -75,8 +75,15 @@ async fn both_protocols_go_the_whole_line_and_what_is_not_tls_is_turned_away() -
     }
 
     let mut plain = Raw::connect(port).await?;
-    plain.send(b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n").await?;
+    plain.send(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
     let said = plain.read_to_end(SOON).await.context("it was not closed")?;
+    ensure!(
+        said.starts_with("HTTP/1.1 400 ") && said.contains("this port speaks TLS: use https"),
+        "{said:?}"
+    );
+    let mut other = Raw::connect(port).await?;
+    other.send(b"\x00\x01\x02 is neither").await?;
+    let said = other.read_to_end(SOON).await.context("it was not closed")?;
     ensure!(!said.contains("HTTP/1.1"), "{said:?}");
 
     let stranger = SecureClient::new(&Authority::new("another")?, None, Speaks::Http1)?;
@@ -334,8 +341,9 @@ async fn the_admin_port_speaks_tls_with_the_traffic_port_and_asks_nobody_for_a_c
     let token = format!("Bearer {TOKEN}");
     client.call(port, "GET", "/admin/topics", &[("authorization", &token)], "").await?.expect(200)?;
     client.call(port, "GET", "/admin/topics", &[], "").await?.expect_error(401, "unauthenticated")?;
-    let plain = server.client().admin_with("GET", "/admin/ready", &[]).await;
-    ensure!(plain.is_err(), "the admin port speaks plainly too: {plain:?}");
+    let plain = server.client().admin_with("GET", "/admin/ready", &[]).await?;
+    let plain = plain.expect_error(400, "invalid_argument").context("the admin port speaks plainly too")?;
+    ensure!(plain.json()?["message"].to_string().contains("TLS"), "{plain}");
     let without = client.call(server.traffic_port(), "GET", "/openapi.json", &[], "").await;
     ensure!(without.is_err(), "the traffic port let in somebody without a certificate");
     Ok(())

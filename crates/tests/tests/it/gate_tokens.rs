@@ -95,7 +95,7 @@ async fn accepted_in_time(client: &Client, token: &str, why: &str) -> Result<()>
 /// An open stream of a client, with another header.
 async fn stream(server: &Server, client: &str, header: &str) -> Result<Raw> {
     let mut raw = Raw::connect(server.traffic_port()).await?;
-    let request = format!("GET /events/stream?clientId={client} HTTP/1.1\r\nHost: t\r\n{header}\r\n");
+    let request = format!("GET /events/stream?clientId={client} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n");
     raw.send(request.as_bytes()).await?;
     let head = raw.read_head(SOON).await;
     ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -224,5 +224,42 @@ async fn without_its_key_host_a_server_starts_and_says_when_to_come_again() -> R
     until(why, SOON, async || deceived.log().contains("its tokens cannot be checked").then_some(())).await?;
     ensure!(forged.asked() == 0, "the set was fetched from a host whose certificate does not hold");
     publish(&client, &token).await?.expect_error(401, "unauthenticated")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_is_not_ready_until_the_issuers_keys_are_there_or_their_time_is_over() -> Result<()> {
+    let authority = Authority::new("key hosts")?;
+    let mut host = KeyHost::new(&authority)?;
+    let key = TokenKey::ed25519("only")?;
+    host.publish([&key]);
+    let mut server = server(&host, &authority)?;
+    server.spawn()?;
+    let client = server.client();
+    until("the first try", SOON, async || server.log().contains("tokens cannot be checked").then_some(()))
+        .await?;
+    for _ in 0..5 {
+        client.admin_with("GET", "/admin/ready", &[]).await?.expect_error(503, "not_ready")?;
+        publish(&client, STATIC)
+            .await
+            .map_or(Ok(()), |reply| reply.expect_error(503, "not_ready").map(drop))?;
+    }
+    host.up().await?;
+    until("the keys to be fetched", SOON, async || {
+        (client.admin_with("GET", "/admin/ready", &[]).await.ok()?.status == 200).then_some(())
+    })
+    .await?;
+    publish(&client, &key.token(&claims("shop", &["writer"], 600))?).await?.expect(202)?;
+
+    // A stop does not wait for them.
+    host.down().await;
+    server.stop().await?;
+    let before = server.log().len();
+    server.spawn()?;
+    let waits = async || server.log()[before..].contains("tokens cannot be checked").then_some(());
+    until("the first try", SOON, waits).await?;
+    let started = Instant::now();
+    server.stop().await?;
+    ensure!(started.elapsed() < Duration::from_secs(5), "the stop took {:?}", started.elapsed());
     Ok(())
 }

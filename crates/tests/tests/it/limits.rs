@@ -55,11 +55,11 @@ async fn silent_and_slow_connections_are_closed_and_disturb_nobody() -> Result<(
     }
     for _ in 0..20 {
         let mut body = Raw::connect(server.traffic_port()).await?;
-        let head = b"POST /events/publish?topic=t HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+        let head = b"POST /events/publish?topic=t HTTP/1.1\r\nHost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
         body.send(head).await?;
         slow.push(("half a body", body));
         let mut idle = Raw::connect(server.traffic_port()).await?;
-        idle.send(b"GET /nowhere HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+        idle.send(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
         slow.push(("idle", idle));
     }
     // Over a connection of its own: one that was kept may be closed as idle while it is used.
@@ -129,7 +129,10 @@ async fn extreme_parameters_are_clamped_or_refused() -> Result<()> {
     ensure!(matches!(subscribe.status, 400 | 413), "a client id of 1 MiB: {subscribe}");
     let mut raw = Raw::connect(server.traffic_port()).await?;
     // The server may close before it has read all of it.
-    drop(raw.send(format!("GET /events/poll?clientId={long} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await);
+    drop(
+        raw.send(format!("GET /events/poll?clientId={long} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
+            .await,
+    );
     let head = raw.read_head(SOON).await;
     ensure!(
         ["400", "414", "431"].iter().any(|status| head.contains(&format!(" {status} "))),
@@ -232,8 +235,7 @@ async fn a_client_that_never_acknowledges_is_bounded_and_alone() -> Result<()> {
 async fn an_oversized_body_is_answered_413_that_the_client_can_read() -> Result<()> {
     let mut server = Server::new()?.key("eventmesh.http.maxBodyBytes", "64KiB");
     let client = server.start().await?;
-    let head =
-        "POST /events/publish?topic=t HTTP/1.1\r\nhost: x\r\ncontent-type: application/cloudevents+json\r\n";
+    let head = "POST /events/publish?topic=t HTTP/1.1\r\nHost: localhost\r\ncontent-type: application/cloudevents+json\r\n";
     // Declared, and sent all the same before anything is read.
     let mut declared = Raw::connect(server.traffic_port()).await?;
     let body = "x".repeat(1 << 20);

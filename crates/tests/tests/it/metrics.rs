@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
-use mesh_tests::{Client, Server, Subscribe, event};
+use mesh_tests::{Client, Server, Subscribe, TOKEN, event};
 use serde_json::json;
 
 /// The samples of a text: series to value.
@@ -128,5 +128,40 @@ async fn they_are_read_by_a_strict_scraper_and_do_not_grow_with_what_has_gone() 
     let (after, bytes_after) = samples(&client).await?;
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
     ensure!(bytes_after < bytes + 500, "{bytes} bytes grew to {bytes_after}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_family_is_there_once_whatever_keeps_the_events() -> Result<()> {
+    for storage in ["memory", "embedded"] {
+        let mut server = Server::new()?.key("eventmesh.storage.type", storage);
+        let client = server.start().await?;
+        client.published("t", [event(1)]).await?;
+        let (samples, _) = samples(&client).await.context(storage)?;
+        ensure!(samples.contains_key("eventmesh_storage_cold_reads_total"), "{storage}: {samples:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_text_that_was_asked_for() -> Result<()> {
+    let mut server = Server::new()?;
+    let client = server.start().await?;
+    let token = format!("Bearer {TOKEN}");
+    let get = async |accept: &str| {
+        let headers = [("authorization", token.as_str()), ("accept", accept)];
+        client.admin_with("GET", "/metrics", &headers).await?.expect(200)
+    };
+    let plain = get("text/plain").await?;
+    ensure!(plain.header("content-type") == Some("text/plain; version=0.0.4; charset=utf-8"), "{plain}");
+    let text = String::from_utf8(plain.body.to_vec())?;
+    ensure!(text.contains("# TYPE eventmesh_publish_total counter\neventmesh_publish_total 0\n"), "{text}");
+    ensure!(!text.contains("# EOF"), "{text}");
+    for accept in ["application/openmetrics-text; version=1.0.0, text/plain;q=0.5", "*/*"] {
+        let reply = get(accept).await?;
+        let kind = reply.header("content-type").unwrap_or_default();
+        ensure!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{accept}: {kind}");
+        read(&String::from_utf8(reply.body.to_vec())?)?;
+    }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use mesh_tests::{Client, History, Recorder, Server, Subscribe, event, pause, until};
+use mesh_tests::{Client, History, Recorder, Server, Subscribe, event, pause, run_to_end, until};
 use tokio::task::JoinSet;
 
 use crate::recovery::{SOON, one_partition, patient};
@@ -89,7 +89,7 @@ async fn a_second_sigterm_ends_the_process_at_once() -> Result<()> {
     server.start().await?;
     // A request that never ends holds the first stop up.
     let mut slow = mesh_tests::Raw::connect(server.traffic_port()).await?;
-    slow.send(b"POST /events/publish?topic=t HTTP/1.1\r\nhost: x\r\ncontent-type: application/cloudevents+json\r\ncontent-length: 1000\r\n\r\n{")
+    slow.send(b"POST /events/publish?topic=t HTTP/1.1\r\nHost: localhost\r\ncontent-type: application/cloudevents+json\r\ncontent-length: 1000\r\n\r\n{")
         .await?;
     pause(Duration::from_millis(300)).await;
     server.terminate()?;
@@ -122,4 +122,78 @@ async fn a_planned_stop_and_start_changes_nothing_that_was_persisted() -> Result
         assert_eq!(state(&client).await?, before);
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn a_hang_up_reads_the_files_again_and_opens_the_audit_log_again() -> Result<()> {
+    let mut server = Server::new()?;
+    let (admins, audit) = (server.home().join("admins.toml"), server.home().join("audit.log"));
+    let token = |value: &str| format!("[[token]]\nname = \"a\"\nvalue = \"{value}\"\nrole = \"admin\"\n");
+    std::fs::write(&admins, token("first-token-0123456789"))?;
+    server = server
+        .key("eventmesh.admin.security.token.file", admins.display())
+        .key("eventmesh.security.gate.audit.file", audit.display())
+        .key("eventmesh.security.reload.interval", "1h");
+    let client = server.start().await?;
+    let denied = async |path: &str| {
+        client
+            .admin_with("GET", path, &[("authorization", "Bearer wrong")])
+            .await?
+            .expect_error(401, "unauthenticated")
+    };
+    denied("/admin/topics/before").await?;
+    let has = |path: &std::path::Path, text: &str| {
+        std::fs::read_to_string(path).is_ok_and(|lines| lines.contains(text)).then_some(())
+    };
+    until("the record to be written", SOON, async || has(&audit, "/admin/topics/before")).await?;
+
+    std::fs::write(&admins, token("second-token-0123456789"))?;
+    let moved = server.home().join("audit.log.1");
+    std::fs::rename(&audit, &moved)?;
+    server.hang_up()?;
+    let second = [("authorization", "Bearer second-token-0123456789")];
+    until("the new token to hold", SOON, async || {
+        (client.admin_with("GET", "/admin/topics", &second).await.ok()?.status == 200).then_some(())
+    })
+    .await?;
+    until("the audit log to be there again", SOON, async || audit.exists().then_some(())).await?;
+    denied("/admin/topics/after").await?;
+    until("the next record to be written", SOON, async || has(&audit, "/admin/topics/after")).await?;
+    ensure!(has(&moved, "/admin/topics/after").is_none(), "it went on in the old file");
+    server.stop().await?;
+    ensure!(!server.log().contains("was taken away"), "{}", server.log_end(20));
+    let file = audit.display().to_string();
+    let verified = run_to_end(&["audit", "verify", &file], &[], server.home(), SOON).await?;
+    ensure!(verified.code == Some(0) && verified.text.contains("holds together"), "{}", verified.text);
+    Ok(())
+}
+
+#[tokio::test]
+async fn signals_that_mean_nothing_end_nothing_from_before_the_start_on() -> Result<()> {
+    let mut server = Server::new()?;
+    server.spawn()?;
+    until("the first line of the log", SOON, async || (!server.log().is_empty()).then_some(())).await?;
+    server.send_user_signals()?;
+    server.hang_up()?;
+    let client = server.client();
+    until("the start", SOON, async || {
+        (client.admin_with("GET", "/admin/ready", &[]).await.ok()?.status == 200).then_some(())
+    })
+    .await?;
+    for _ in 0..3 {
+        server.send_user_signals()?;
+        server.hang_up()?;
+    }
+    client.published("t", [event(1)]).await?;
+    until("the signals to be told", SOON, async || server.log().contains("SIGUSR2").then_some(())).await?;
+    server.stop().await
+}
+
+#[tokio::test]
+async fn a_stop_that_comes_before_everything_is_built_is_an_orderly_one() -> Result<()> {
+    let mut server = Server::new()?;
+    server.spawn()?;
+    until("the first line of the log", SOON, async || (!server.log().is_empty()).then_some(())).await?;
+    pause(Duration::from_millis(30)).await;
+    server.stop().await
 }

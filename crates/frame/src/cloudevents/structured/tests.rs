@@ -94,16 +94,17 @@ fn json_data_keeps_its_text() {
 }
 
 #[test]
-fn references_are_accepted_as_opaque_text() {
+fn references_are_accepted_as_they_are_and_schemas_are_uris() {
     // covers: U24
     for (name, value) in [("source", "/subscriptions/5df"), ("source", "a b"), ("source", "#")] {
         let body = event_with("").replace(r#""/t""#, &format!("{value:?}"));
         assert_eq!(parse(&body).expect("legal").attribute(name), Some(value));
     }
-    for schema in ["#", "https://x/y"] {
-        let event = parse(&event_with(&format!(r#","dataschema":"{schema}""#))).expect("legal");
-        assert_eq!(event.attribute("dataschema"), Some(schema));
-    }
+    let event = parse(&event_with(r#","dataschema":"https://x/y#z""#)).expect("legal");
+    assert_eq!(event.attribute("dataschema"), Some("https://x/y#z"));
+    // A schema is a URI, not a reference.
+    let error = parse(&event_with(r##","dataschema":"#""##)).expect_err("no scheme");
+    assert_eq!(error.attribute.as_deref(), Some("dataschema"));
     for name in ["dataschema", "subject", "datacontenttype"] {
         let error = parse(&event_with(&format!(r#","{name}":"""#))).expect_err("empty");
         assert_eq!(error.attribute.as_deref(), Some(name));

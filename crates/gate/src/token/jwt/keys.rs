@@ -14,7 +14,7 @@ use std::{
 
 use arc_swap::{ArcSwap, Guard};
 use data_encoding::BASE64;
-use mesh_base::{Clock, UnixMillis};
+use mesh_base::{Clock, Stop, UnixMillis};
 use tokio::sync::Notify;
 
 use super::{
@@ -33,6 +33,9 @@ const LARGEST_KEY_SET: usize = 1 << 20;
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// After which time a fetch that failed is tried again, at the latest.
 const FETCH_AGAIN: Duration = Duration::from_secs(15);
+/// How often, and after which time, a first fetch that failed is tried again before that.
+const FIRST_TRIES: u32 = 10;
+const FIRST_AGAIN: Duration = Duration::from_secs(1);
 /// How often an unknown `kid` may make the set be fetched early: anybody can invent one.
 const EARLY_FETCH: Duration = Duration::from_secs(30);
 
@@ -58,6 +61,8 @@ struct Fetched {
     /// When it was asked for early; 0: never.
     asked_early_at: AtomicU64,
     early: Notify,
+    /// It was fetched once.
+    first: Stop,
 }
 
 /// The keys in force.
@@ -109,6 +114,7 @@ impl Keys {
                 at: AtomicU64::new(0),
                 asked_early_at: AtomicU64::new(0),
                 early: Notify::new(),
+                first: Stop::new(),
             }),
             held: ArcSwap::default(),
         };
@@ -147,7 +153,15 @@ impl Keys {
         }
         let reload = self.take_set(&body).map_err(FetchFailed)?;
         fetched.at.store(now.0.max(1), Ordering::Release);
+        fetched.first.signal();
         Ok(reload)
+    }
+
+    /// Waits until the set was fetched for the first time. Ends at once where nothing is fetched.
+    pub(super) async fn fetched(&self) {
+        if let Some(fetched) = &self.fetched {
+            fetched.first.wait().await;
+        }
     }
 
     /// Fetches the set, again and again: after the interval, sooner when it failed or when a token asks for an
@@ -155,6 +169,7 @@ impl Keys {
     pub(super) async fn keep_fresh(&self, clock: Clock) {
         let Some(fetched) = &self.fetched else { return };
         let url = &fetched.url;
+        let mut first_tries = 0;
         loop {
             let wait = match self.refresh(clock.now()).await {
                 Ok(Reload::Unchanged) => fetched.interval,
@@ -168,7 +183,10 @@ impl Keys {
                 }
                 Err(error) => {
                     tracing::error!(url, %error, "the issuer's keys cannot be fetched; its tokens cannot be checked");
-                    fetched.interval.min(FETCH_AGAIN)
+                    // Somebody waits for them: the issuer may be starting too.
+                    let is_waited_for = !fetched.first.is_signalled() && first_tries < FIRST_TRIES;
+                    first_tries += 1;
+                    if is_waited_for { FIRST_AGAIN } else { fetched.interval.min(FETCH_AGAIN) }
                 }
             };
             tokio::select! {

@@ -3,7 +3,7 @@
 use mesh_delivery::{DELAY_MS, EXTEND_MS};
 use mesh_server::{
     ErrorCode as E,
-    openapi::{Described, component, number, of_range, one_of, query, with_optional},
+    openapi::{Described, closed, component, number, of_range, one_of, query, with_optional},
 };
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ pub(super) fn describe(route: &Route) -> Described {
     };
     let described = Described::new(id, "traffic", route.summary);
     let described = if route.action.is_none() {
-        described.security(json!([]))
+        described.security(json!([])).errors(&[E::InvalidArgument])
     } else {
         described.security(json!([{"bearer": []}, {}])).errors(&[ALWAYS, own].concat())
     };
@@ -186,6 +186,11 @@ fn poll(described: Described) -> Described {
             ),
         ])
         .json(200, "Deliveries; none at the end of the time.", &component("Deliveries"))
+        .header(
+            200,
+            "EM-Stream-Open",
+            "`true` while the client has a stream open, which its deliveries go to.",
+        )
 }
 
 fn stream(described: Described) -> Described {
@@ -238,7 +243,7 @@ fn settle(described: Described, done: &str, how_long: Option<(String, Value)>, t
         ],
     );
     let many = with_optional([("results", json!({"type": "array", "items": of_many}))], []);
-    described.body([("application/json", body)]).json(
+    described.body([("application/json", closed(body))]).json(
         200,
         "The delivery, or the outcome of each of an array.",
         &json!({"oneOf": [one, many]}),

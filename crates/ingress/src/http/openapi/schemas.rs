@@ -5,7 +5,7 @@ use mesh_delivery::{
     settings::{ACK_TIMEOUT_MS, BACKOFF_MS, MAX_ATTEMPTS, MAX_BACKOFF_MS, MAX_IN_FLIGHT},
 };
 use mesh_frame::TopicName;
-use mesh_server::openapi::{component, count, digits, list, object, of_range, one_of, with_optional};
+use mesh_server::openapi::{closed, component, count, digits, list, object, of_range, one_of, with_optional};
 use serde_json::{Map, Value, json};
 
 /// Every schema by its name.
@@ -20,8 +20,8 @@ pub(super) fn all() -> Map<String, Value> {
         ("Filter", filter()),
         ("Start", start()),
         ("Offsets", json!({"type": "object", "additionalProperties": digits()})),
-        ("Subscribe", subscribe()),
-        ("Unsubscribe", unsubscribe()),
+        ("Subscribe", closed(subscribe())),
+        ("Unsubscribe", closed(unsubscribe())),
         ("Delivery", delivery()),
         ("Deliveries", list(&component("Delivery"))),
         (
@@ -47,10 +47,14 @@ pub(super) fn all() -> Map<String, Value> {
                 ("instanceUrl", json!({"type": "string"})),
                 ("group", component("Name")),
                 ("mode", one_of(&Mode::ALL.map(Mode::as_str))),
+                (
+                    "created",
+                    json!({"type": "boolean", "description": "Whether the group is new; `from` did nothing where it is not."}),
+                ),
                 ("start", component("Offsets")),
             ]),
         ),
-        ("TicketRequest", with_optional([], [("clientId", component("Name"))])),
+        ("TicketRequest", closed(with_optional([], [("clientId", component("Name"))]))),
         (
             "Ticket",
             object([
@@ -112,7 +116,7 @@ fn start() -> Value {
         one_of(&["latest", "earliest"]),
         {"type": "string", "format": "date-time"},
         at,
-        object([("offsets", json!({"type": "object", "additionalProperties": at}))]),
+        closed(object([("offsets", json!({"type": "object", "additionalProperties": at}))])),
     ]})
 }
 

@@ -81,7 +81,7 @@ struct Opened {
 
 impl Opened {
     async fn at(root: &Path) -> Self {
-        let data_dir = DataDir::take(root).expect("free");
+        let data_dir = DataDir::take(root, &[]).expect("free");
         let instance = data_dir.instance(None, &mesh_base::Chance::system()).expect("an id");
         let (machine, signals) = (Machine::default(), Signals::new());
         let settings = PositionsSettings { path: root.join("offset") };

@@ -18,7 +18,7 @@ keys! {
     "The admin port.";
 
     TOKEN: Token = Token,
-    "eventmesh.admin.token", Fallback::Unset("everything but health and readiness is locked"),
+    "eventmesh.admin.token", Fallback::Unset("`standalone` on loopback makes one, `admin.token` in the data directory; else the port is locked"),
     "The bearer token of the admin port. A blank one stops the start, and so does a placeholder like `${TOKEN}` \
      that nobody filled in. Its holder may do everything.", secret;
 

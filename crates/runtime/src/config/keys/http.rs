@@ -2,7 +2,7 @@
 
 use crate::config::{
     declared::{Fallback, Group, keys},
-    kind::{AdvertisedAddress, Bytes, Count, Host, Port, Span},
+    kind::{AdvertisedAddress, Bytes, Count, Host, Names, Port, Span, is_host_name},
 };
 
 /// This group.
@@ -27,6 +27,11 @@ keys! {
     ADVERTISED_ADDR: AdvertisedAddress = AdvertisedAddress,
     "eventmesh.http.advertisedAddr", Fallback::Unset("`instanceUrl` stays empty"),
     "Where clients reach this instance; answers to subscribe carry it as `instanceUrl`.";
+
+    HOSTS: Names = Names { of: "a host name like mesh.example.org", is_one: is_host_name },
+    "eventmesh.http.hosts", Fallback::Unset("localhost, addresses and the advertised name"),
+    "What else this server is called, with commas between the names. Where a port listens on loopback, a request for another \
+     name (`Host`, `:authority`) is answered 403: a page in a browser could let its own name point here.";
 
     MAX_BODY: Bytes = Bytes { min: 1 << 10, max: 1 << 30 },
     "eventmesh.http.maxBodyBytes", Fallback::Value("12MiB"),
@@ -54,5 +59,6 @@ keys! {
 
     MAX_IN_FLIGHT_POLLS: Bytes = Bytes { min: MIB, max: 1 << 40 },
     "eventmesh.http.maxInFlightPollBytes", Fallback::Value("256MiB"),
-    "Memory for all poll answers that are being written; beyond it polls wait.";
+    "Memory for all poll answers that are being written, and for what streams write; beyond it a poll is answered 503 and \
+     a stream waits.";
 }

@@ -1,7 +1,6 @@
 //! Values that are one of a few words.
 
 use super::Kind;
-use crate::config::nearest;
 
 /// One word of a [`Choice`].
 #[derive(Debug)]
@@ -34,7 +33,7 @@ impl<T: Copy + Send + Sync> Kind for Choice<T> {
             return Err("is not in this build".to_owned());
         }
         let mut refusal = "is not one of the accepted values".to_owned();
-        if let Some(word) = nearest::to(text, self.options.iter().map(|option| option.word)) {
+        if let Some(word) = mesh_base::nearest(text, self.options.iter().map(|option| option.word)) {
             refusal.push_str(&format!(" (did you mean {word}?)"));
         }
         Err(refusal)

@@ -112,6 +112,11 @@ fn host(text: &str) -> Option<String> {
     (!numeric && text.len() <= 253 && text.split('.').all(is_label)).then(|| text.to_owned())
 }
 
+/// Whether this is a name of a host, or an address of one.
+pub fn is_host_name(text: &str) -> bool {
+    host(text).is_some()
+}
+
 fn is_label(label: &str) -> bool {
     (1..=63).contains(&label.len())
         && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))

@@ -4,7 +4,7 @@
 const ALIKE: f64 = 0.6;
 
 /// The word of `known` that is most like `word`, case aside; none when none is much like it.
-pub(crate) fn to<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     known
         .into_iter()
@@ -16,7 +16,7 @@ pub(crate) fn to<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Op
 
 #[cfg(test)]
 mod tests {
-    use super::to;
+    use super::nearest;
 
     #[test]
     fn the_nearest_word_is_offered_when_it_is_near() {
@@ -26,7 +26,7 @@ mod tests {
             ("eventmesh.HTTP.port", Some("eventmesh.http.port")),
             ("nothing-like-it", None),
         ] {
-            assert_eq!(to(word, known), expected, "{word}");
+            assert_eq!(nearest(word, known), expected, "{word}");
         }
     }
 }
