@@ -3,7 +3,10 @@
 //! A delivery is told to a client only after its row is in the write-ahead log, an ack only after its row is gone from
 //! it. While the ledger cannot write, everything answers [`crate::LedgerUnavailable`] and stays as it is.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use mesh_base::{BackendError, Chance, Clock, Signals, Stop, Tasks, UnixMillis};
 use mesh_frame::{ClientId, Epoch, InstanceId, TenantId, TopicName};
@@ -15,7 +18,7 @@ use mesh_storage::{Storage, Topic};
 
 use crate::{
     dead_letters::DeadLetters,
-    group::{Core, receiver::Receiver},
+    group::{Core, member_of, receiver::Receiver},
     handout::{
         delivery_id::DeliveryIds,
         hand_outs::{HandOuts, PollError},
@@ -259,7 +262,7 @@ impl ReliableDispatcher {
     /// Whether a client has a stream open: what is for the client goes there, and its polls find nothing.
     pub fn has_stream(&self, tenant: &TenantId, client: &ClientId) -> bool {
         let member = member_of(tenant, client);
-        let groups = self.0.groups_of(tenant, client).into_iter().flatten();
+        let groups = self.0.core.directory.of_client(tenant, client).into_iter().flatten();
         let mut with_streams = groups.filter(|group| group.streams.load(Ordering::Acquire) > 0);
         with_streams.any(|group| group.state.lock().streams.has(member))
     }

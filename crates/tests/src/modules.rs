@@ -58,6 +58,31 @@ impl Modules {
         Self(uses.collect())
     }
 
+    /// The uses that go against an order of places, each a file or a folder below the crate's root: whoever stands in a
+    /// row uses only rows before it. What stands in no row is left out, and the root too.
+    pub fn against(&self, order: &[Vec<String>]) -> Vec<String> {
+        let row = |module: &Module| {
+            let first = module.first()?;
+            order.iter().position(|places| places.contains(first))
+        };
+        let mut found = Vec::new();
+        for (module, uses) in &self.0 {
+            for other in uses {
+                if let (Some(here), Some(there)) = (row(module), row(other))
+                    && there > here
+                {
+                    found.push(format!("{} uses {}", module.join("::"), other.join("::")));
+                }
+            }
+        }
+        found
+    }
+
+    /// The places of the crate, files and folders below its root.
+    pub fn places(&self) -> BTreeSet<String> {
+        self.0.keys().filter_map(|module| module.first().cloned()).collect()
+    }
+
     /// The circles, each as the places that are in it: files, and at each level the modules with what is below them.
     pub fn circles(&self) -> Vec<BTreeSet<String>> {
         let mut circles = circles(&self.0);
@@ -351,6 +376,22 @@ mod tests {
             ("b", "use crate::a::low::Low;"),
         ]);
         assert_eq!(found, [["a", "b"]]);
+    }
+
+    #[test]
+    fn a_use_of_a_later_row_is_against_the_order() {
+        let files = [
+            ("", "mod a;\nmod b;"),
+            ("a", "mod low;"),
+            ("a::low", "use crate::b::B;"),
+            ("b", "pub struct B;"),
+        ];
+        let module =
+            |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let modules = Modules::of(&files.map(|(path, text)| (module(path), text.to_owned())).into());
+        let order = |rows: [&str; 2]| rows.map(|row| vec![row.to_owned()]).to_vec();
+        assert_eq!(modules.against(&order(["a", "b"])), ["a::low uses b"]);
+        assert!(modules.against(&order(["b", "a"])).is_empty());
     }
 
     #[test]

@@ -167,7 +167,7 @@ async fn a_commit_that_was_under_way_when_its_lane_went_is_in_what_is_loaded() {
         let deliveries = mesh.dispatcher.resolve(&tenant(), std::slice::from_ref(id));
         let mut ack = Box::pin(mesh.dispatcher.ack(&deliveries));
         // Handed in, and not waited for.
-        let _ = futures_util::poll!(&mut ack);
+        drop(futures_util::poll!(&mut ack));
     }
     core.drop_lane(&group, &partition);
     core.load_lane(&group, &partition, None).await.expect("loaded");
@@ -183,7 +183,7 @@ async fn what_a_commit_completes_is_completed_without_the_request() {
     let deliveries = mesh.dispatcher.resolve(&tenant(), &[given[0].2.clone()]);
     {
         let mut ack = Box::pin(mesh.dispatcher.ack(&deliveries));
-        let _ = futures_util::poll!(&mut ack);
+        drop(futures_util::poll!(&mut ack));
     }
     // A barrier behind it, then anybody who looks at the group.
     let (ledger, group) = (&core.ledger, core.directory.of_topic(&topic()).remove(0));

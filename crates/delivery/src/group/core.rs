@@ -1,4 +1,4 @@
-//! What every room above stands on: the log, the ledger, the groups, and which of them are to be looked at.
+//! What every later room stands on: the log, the ledger, the groups, and which of them are to be looked at.
 
 use std::sync::{Arc, atomic::Ordering};
 

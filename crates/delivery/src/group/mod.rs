@@ -1,7 +1,7 @@
 //! What a group is: its settings, its members, its lanes, who waits, and where to find it.
 //!
 //! One short mutex guards a group, never held over an await. Batches are handed to the ledger under that mutex, so
-//! that they are committed in the order they were made. [`Core`] is what the rooms above stand on.
+//! that they are committed in the order they were made. [`Core`] is what every later room stands on.
 
 mod attention;
 mod backlog;

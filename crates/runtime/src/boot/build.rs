@@ -117,7 +117,8 @@ pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> an
     let dedup = Deduplicator::new(count(settings.topics.dedup_max_events), clock, &signals);
     let known =
         announcements.deduplicate(&storage, &dedup).map_err(|error| anyhow::anyhow!(error.chain()))?;
-    tracing::info!(window = ?settings.topics.dedup_window, known, "publisher deduplication");
+    let window = settings.topics.dedup_window.unwrap_or_default();
+    tracing::info!(window_ms = window.as_millis(), known, "publisher deduplication");
 
     let path = settings.storage.offset_path.clone();
     let database = RocksDbPositions::open(&PositionsSettings { path: path.clone() }, &machine)

@@ -18,6 +18,8 @@ const OLD_FORMAT: &str = "eventmesh data 1\n";
 
 /// A shorter admin token is taken for a slip.
 const SHORTEST_TOKEN: usize = 16;
+/// The file by which an operator says that the directory was restored.
+const RESTORED: &str = "RESTORED";
 
 /// A data directory that belongs to this process until it is dropped.
 #[derive(Debug)]
@@ -74,6 +76,20 @@ impl DataDir {
             self.is_old.store(false, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Whether an operator says, by the file `RESTORED`, that the whole directory is an older copy of itself.
+    pub(super) fn is_restored(&self) -> bool {
+        self.path.join(RESTORED).exists()
+    }
+
+    /// What a restored directory needs was done.
+    ///
+    /// # Errors
+    /// The file `RESTORED` cannot be removed: the next start does it all again.
+    pub(super) fn end_restored(&self) -> anyhow::Result<()> {
+        let file = self.path.join(RESTORED);
+        fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))
     }
 
     /// A folder in it.
@@ -185,7 +201,7 @@ fn foreign(directory: &Path, configured: &[&Path]) -> anyhow::Result<Option<Stri
 /// Takes the rights of others from what is ours in the directory: what an earlier release made there, everybody could
 /// read. The directory itself is left as whoever made it wanted it.
 fn close_to_others(directory: &Path) {
-    let ours = ["FORMAT", "INSTANCE", "LOCK", "admin.token", "log", "meta", "offset"];
+    let ours = ["FORMAT", "INSTANCE", "LOCK", RESTORED, "admin.token", "log", "meta", "offset"];
     let mut paths: Vec<PathBuf> = ours.iter().map(|name| directory.join(name)).collect();
     while let Some(path) = paths.pop() {
         // Of a link the link itself, so that nothing elsewhere is touched.

@@ -19,6 +19,8 @@ use super::data_dir::DataDir;
 enum Step {
     /// The key of an older release goes to Meta, unless there is one.
     TakeKey,
+    /// A directory that an operator says was restored gets another key.
+    RenewKey,
     /// Every group has its number reserved, and nobody else a number.
     AlignNumbers,
     /// This boot is counted.
@@ -29,8 +31,8 @@ enum Step {
     ForgetOld,
 }
 
-const STEPS: [Step; 5] =
-    [Step::TakeKey, Step::AlignNumbers, Step::CountBoot, Step::RaiseMarker, Step::ForgetOld];
+const STEPS: [Step; 6] =
+    [Step::TakeKey, Step::RenewKey, Step::AlignNumbers, Step::CountBoot, Step::RaiseMarker, Step::ForgetOld];
 
 /// What the identity of a run is made from.
 pub(super) struct Beginning<'a> {
@@ -68,6 +70,16 @@ impl Beginning<'_> {
                                  ids that were given under it are void"
                             );
                         }
+                    }
+                }
+                Step::RenewKey => {
+                    if self.data_dir.is_restored() {
+                        self.identities.renew_delivery_id_key().await.map_err(chain)?;
+                        self.data_dir.end_restored()?;
+                        tracing::warn!(
+                            "the data directory was restored from an older copy: delivery ids that were given before \
+                             are void, what they stood for is handed out again"
+                        );
                     }
                 }
                 Step::AlignNumbers => {

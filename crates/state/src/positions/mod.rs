@@ -4,7 +4,7 @@
 //! Cursors ([`OffsetStore`]) and rows ([`DeliveryStateStore`]) are written together, so that the two cannot lose their
 //! tails independently. A commit that is answered `Ok` is kept when the process is killed; power loss can take the last
 //! second. A failed commit **suspends** the log: everything queued fails, and whoever keeps a view in memory reads it
-//! again once the store has healed. Everybody holds [`Positions`]; a server's driver is [`RocksDbPositions`].
+//! again once the store has healed. Whoever commits or reads holds [`Positions`]; a server's driver is [`RocksDbPositions`].
 
 mod batch;
 mod commit;

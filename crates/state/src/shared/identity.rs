@@ -201,6 +201,28 @@ impl IdentityStore {
         self.adopt_delivery_id_key(&fresh).await
     }
 
+    /// Makes a new key of delivery ids, whatever there is: every id that was given before is void. Durable when it
+    /// returns.
+    ///
+    /// # Errors
+    /// As [`IdentityStore::delivery_id_key`].
+    pub async fn renew_delivery_id_key(&self) -> Result<(), BackendError> {
+        let mut fresh = DeliveryIdKey([0; 32]);
+        fill(&mut fresh.0)?;
+        loop {
+            let record = KeyRecord::of(&fresh);
+            let renewed = match self.key.get(&()).await? {
+                None => matches!(self.key.create(&(), record).await?, Created::Written(_)),
+                Some(there) => {
+                    matches!(self.key.replace(&(), &there, record).await?, Replaced::Replaced(_))
+                }
+            };
+            if renewed {
+                return Ok(());
+            }
+        }
+    }
+
     /// Makes this the key of delivery ids unless there is one. Gives the one that is there then.
     ///
     /// # Errors

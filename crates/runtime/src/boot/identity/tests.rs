@@ -209,3 +209,23 @@ async fn wiped_positions_and_their_older_copies_repeat_neither_key_nor_count() {
     assert_eq!((restored.delivery_id_key, restored.epoch.0), (first.delivery_id_key, wiped.epoch.0 + 1));
     assert_eq!(opened.positions.old_identity().expect("read"), None);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_was_restored_gets_another_key_once() {
+    let root = tempfile::tempdir().expect("a folder");
+    let begin = async || {
+        let opened = Opened::at(root.path()).await;
+        opened.beginning().begin().await.expect("an identity").delivery_id_key
+    };
+    let first = begin().await;
+    let file = root.path().join("RESTORED");
+    std::fs::write(&file, "").expect("written");
+    // A start that dies after the new key was made and before the file is gone makes another one.
+    let opened = Opened::at(root.path()).await;
+    opened.identities.renew_delivery_id_key().await.expect("renewed");
+    drop(opened);
+    let second = begin().await;
+    assert_ne!(first, second);
+    assert!(!file.exists(), "it was done");
+    assert_eq!(begin().await, second);
+}
