@@ -11,6 +11,7 @@ mod nearest;
 mod range;
 mod read_map;
 mod signals;
+mod sorted_map;
 mod tasks;
 
 pub use backend::{BackendError, BackendErrorKind};
@@ -22,4 +23,5 @@ pub use nearest::nearest;
 pub use range::Range;
 pub use read_map::ReadMap;
 pub use signals::{Counter, CounterFamily, Gauge, Signals};
+pub use sorted_map::SortedMap;
 pub use tasks::{Stop, Tasks};

@@ -271,6 +271,9 @@ impl LocalDb {
         if let Some(to) = to {
             options.set_iterate_upper_bound(to);
         }
+        // Rows are scanned when something is loaded, and then kept by whoever loads them.
+        let of_rows = |known: &&Family| known.name == family && known.kind == FamilyKind::Rows;
+        options.fill_cache(!self.spec.families.iter().any(|known| of_rows(&known)));
         let mode = IteratorMode::From(from, Direction::Forward);
         self.with(|open| {
             for item in open.db.iterator_cf_opt(open.family(family), options, mode) {
@@ -553,6 +556,10 @@ fn family_options(kind: FamilyKind, spec: &Spec, machine: &Machine) -> Options {
     table.set_block_cache(&machine.block_cache);
     table.set_cache_index_and_filter_blocks(true);
     table.set_format_version(5);
+    if kind == FamilyKind::Rows {
+        // Most rows that are asked for by key are not there yet: no block is read and kept in memory for that.
+        table.set_bloom_filter(10.0, false);
+    }
     options.set_block_based_table_factory(&table);
     options.set_write_buffer_size(spec.write_buffer_bytes);
     options.set_max_write_buffer_number(3);

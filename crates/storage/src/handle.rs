@@ -63,6 +63,7 @@ pub struct Storage(Arc<Inner>);
 
 struct Inner {
     plugin: Arc<dyn StoragePlugin>,
+    #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only tests ask how much it holds"))]
     tail: Arc<Tail>,
     limits: StorageLimits,
     topics: ReadMap<TopicName, Arc<Topic>>,

@@ -78,6 +78,7 @@ impl Core {
         let mut batch = PositionBatch::new();
         let completed = state.complete(now, &mut batch);
         self.signals.returned.inc_by(completed.returned);
+        self.signals.acked.inc_by(completed.acked);
         if completed.condemned {
             self.attention.condemn(group);
         }

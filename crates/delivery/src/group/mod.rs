@@ -22,14 +22,14 @@ mod topic_groups;
 mod verdict;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use mesh_base::{BackendError, UnixMillis};
+use mesh_base::{BackendError, SortedMap, UnixMillis};
 use mesh_frame::{ClientId, Offset};
 use mesh_push::Waiters;
 use mesh_state::{
@@ -47,7 +47,6 @@ pub(crate) use verdict::verdict;
 
 use crate::lane::{Lane, Member, Terms, Windows};
 use backlog::Backlog;
-use replay_copy::ReplayTag;
 use settings::Settings;
 use streams::{GroupStreams, Parcel};
 
@@ -88,18 +87,16 @@ impl Group {
         settings: Settings,
         terms: Terms,
     ) -> Arc<Self> {
-        let replay_tag = ReplayTag::of(&id, number);
         Arc::new(Self {
             id,
             number,
             generation,
             topic,
             state: Mutex::new(GroupState {
-                replay_tag,
                 settings,
                 terms,
-                members: HashMap::new(),
-                limits: HashMap::new(),
+                members: SortedMap::default(),
+                limits: SortedMap::default(),
                 windows: Windows::default(),
                 lanes: Vec::new(),
                 epoch: None,
@@ -125,8 +122,8 @@ impl Group {
         generation: u32,
         settings: Settings,
         terms: Terms,
-        members: HashMap<ClientId, Membership>,
-        limits: HashMap<Member, u32>,
+        members: SortedMap<ClientId, Membership>,
+        limits: SortedMap<Member, u32>,
     ) -> Arc<Self> {
         let id = self.id.clone();
         let mut next = Self::new(id, self.number, generation, self.topic.clone(), settings, terms);

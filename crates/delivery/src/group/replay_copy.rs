@@ -22,19 +22,6 @@ pub const REPLAY_POSITION: &str = "emdlposition";
 /// Only the server sets it.
 const REPLAY_NUMBER: &str = "emdlgroupnumber";
 
-/// What copies for a group carry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReplayTag {
-    group: String,
-    number: String,
-}
-
-impl ReplayTag {
-    pub(crate) fn of(id: &GroupId, number: u64) -> Self {
-        Self { group: group_tag(id), number: number.to_string() }
-    }
-}
-
 /// The value of [`REPLAY_GROUP`] for a group: `tenant/kind/name`, in which `%` and `/` of the names are
 /// percent-encoded, so that groups that differ have values that differ.
 pub(crate) fn group_tag(id: &GroupId) -> String {
@@ -49,21 +36,25 @@ pub(crate) fn position_tag(letter: ReplayedLetter) -> String {
 
 /// A dead letter's body as it is appended again.
 pub(crate) fn copy_for(body: &Event, group: &GroupId, number: u64, letter: ReplayedLetter) -> Event {
-    let (tag, position) = (ReplayTag::of(group, number), position_tag(letter));
+    let (tag, number, position) = (group_tag(group), number.to_string(), position_tag(letter));
     body.without_attributes(|name| name.starts_with("emdl")).with_attributes(&[
-        (REPLAY_GROUP, &tag.group),
-        (REPLAY_NUMBER, &tag.number),
+        (REPLAY_GROUP, &tag),
+        (REPLAY_NUMBER, &number),
         (REPLAY_POSITION, &position),
     ])
 }
 
-/// What a replayed copy means for the group with this tag, apart from its filters; `None`: it is no copy.
-pub(crate) fn replay_verdict(tag: &ReplayTag, record: &LogRecord, now: UnixMillis) -> Option<Verdict> {
+/// What a replayed copy means for a group, by its id and number, apart from its filters; `None`: it is no copy.
+pub(crate) fn replay_verdict(
+    (group, number): (&GroupId, u64),
+    record: &LogRecord,
+    now: UnixMillis,
+) -> Option<Verdict> {
     let stored = record.record();
     let of = stored.event.attribute(REPLAY_GROUP)?;
     // Copies of an older release do not say the number.
-    let number = stored.event.attribute(REPLAY_NUMBER).unwrap_or(&tag.number);
-    Some(if of != tag.group || number != tag.number {
+    let is_other = stored.event.attribute(REPLAY_NUMBER).is_some_and(|said| said != number.to_string());
+    Some(if is_other || of != group_tag(group) {
         Verdict::Filtered
     } else if expires_at(&stored.event, stored.accepted_at_ms).is_some_and(|at| at <= now.0) {
         Verdict::Expired
@@ -137,20 +128,18 @@ mod tests {
             assert_eq!(event.attribute(REPLAY_POSITION), Some("7-1-3"));
             LogRecord::new(Offset(0), Record { event, accepted_at_ms: 100_000 })
         };
-        let tag = ReplayTag::of(&group("a", GroupKind::LoadBalance, "b"), 4);
+        let id = group("a", GroupKind::LoadBalance, "b");
         let verdict =
-            |attributes: &[(&str, &str)], now| replay_verdict(&tag, &copy(attributes), UnixMillis(now));
+            |attributes: &[(&str, &str)], now| replay_verdict((&id, 4), &copy(attributes), UnixMillis(now));
         assert_eq!(verdict(&[("emttl", "500")], 100_499), Some(Verdict::Deliver));
         assert_eq!(verdict(&[("emttl", "500")], 100_500), Some(Verdict::Expired));
         let past = ("expirytime", "1970-01-01T00:00:02Z");
         assert_eq!(verdict(&[past], u64::MAX), Some(Verdict::Deliver));
         let ahead = ("expirytime", "1970-01-01T00:01:41Z");
         assert_eq!(verdict(&[ahead, ("emttl", "9000")], 101_000), Some(Verdict::Expired));
-        for other in [
-            ReplayTag::of(&group("a", GroupKind::Broadcast, "b"), 4),
-            ReplayTag::of(&group("a", GroupKind::LoadBalance, "b"), 5),
-        ] {
-            assert_eq!(replay_verdict(&other, &copy(&[]), UnixMillis(0)), Some(Verdict::Filtered));
+        let other = group("a", GroupKind::Broadcast, "b");
+        for other in [(&other, 4), (&id, 5)] {
+            assert_eq!(replay_verdict(other, &copy(&[]), UnixMillis(0)), Some(Verdict::Filtered));
         }
     }
 }

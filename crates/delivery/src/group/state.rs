@@ -3,12 +3,9 @@
 //! A commit's completion stands here, in the order of the commits: whoever has the lock next carries it out, so that
 //! it depends on no request.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
-use mesh_base::UnixMillis;
+use mesh_base::{SortedMap, UnixMillis};
 use mesh_frame::{ClientId, Offset, PartitionId, TenantId, TopicName};
 use mesh_push::{Overflow, Waiters};
 use mesh_state::positions::{Commit, Decision, LedgerEpoch, PositionBatch};
@@ -16,7 +13,6 @@ use mesh_storage::{Cached, LogRecord, Partition};
 
 use super::{
     member::{Membership, member_of},
-    replay_copy::ReplayTag,
     settings::Settings,
     streams::{GroupStreams, Parcel, Stream},
 };
@@ -25,13 +21,11 @@ use crate::lane::{AckMode, Lane, Member, Source, Taken, Terms, Windows, delivery
 /// What the mutex guards.
 #[derive(Debug)]
 pub(crate) struct GroupState {
-    /// What a replayed copy says that is for this group.
-    pub(crate) replay_tag: ReplayTag,
     pub(crate) settings: Settings,
     pub(crate) terms: Terms,
-    pub(crate) members: HashMap<ClientId, Membership>,
+    pub(crate) members: SortedMap<ClientId, Membership>,
     /// What each member may have in flight.
-    pub(crate) limits: HashMap<Member, u32>,
+    pub(crate) limits: SortedMap<Member, u32>,
     pub(crate) windows: Windows,
     pub(crate) lanes: Vec<PartitionLane>,
     /// The view of the database the lanes are of; `None`: not loaded.
@@ -50,11 +44,13 @@ pub(crate) struct Staged {
     /// The view of the database it was made from.
     pub(crate) epoch: LedgerEpoch,
     /// Hand-outs, with what ended on the way.
-    pub(crate) taken: Arc<Vec<(PartitionId, Taken)>>,
+    pub(crate) taken: Option<Arc<Vec<(PartitionId, Taken)>>>,
     /// For which stream, beside each of them; empty when they are for a poll.
     pub(crate) to: Vec<Arc<Stream>>,
     /// Deliveries that end with it.
     pub(crate) ends: Vec<(PartitionId, Offset)>,
+    /// How many of these were acknowledged.
+    pub(crate) acked: u64,
     /// Progress that no hand-out carries.
     pub(crate) progress: Vec<(PartitionId, Offset)>,
     /// Whether deliveries wait for their dead letters with it.
@@ -68,6 +64,8 @@ pub(crate) struct Completed {
     pub(crate) condemned: bool,
     /// Deliveries that no mailbox took.
     pub(crate) returned: u64,
+    /// Deliveries that were acknowledged.
+    pub(crate) acked: u64,
 }
 
 impl Staged {
@@ -76,9 +74,10 @@ impl Staged {
         Self {
             decision: commit.decision(),
             epoch,
-            taken: Arc::default(),
+            taken: None,
             to: Vec::new(),
             ends: Vec::new(),
+            acked: 0,
             progress: Vec::new(),
             condemned: false,
         }
@@ -104,7 +103,8 @@ impl GroupState {
                 continue;
             }
             completed.condemned |= staged.condemned;
-            for (partition, taken) in staged.taken.iter() {
+            completed.acked += staged.acked;
+            for (partition, taken) in staged.taken.iter().flat_map(|taken| taken.iter()) {
                 if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.partition.id() == *partition) {
                     lane.lane.handed(taken);
                     lane.lane.ended(&taken.ends, &mut self.windows, now);
@@ -124,6 +124,10 @@ impl GroupState {
                 completed.returned += self.put_into_mailboxes(&staged, now, batch);
             }
         }
+        if self.staged.is_empty() {
+            // Most groups are idle most of the time, and keep no room for what they had under way.
+            self.staged = VecDeque::new();
+        }
         completed
     }
 
@@ -133,7 +137,8 @@ impl GroupState {
         let (auto, group) = (self.terms.ack == AckMode::Auto, self.streams.group());
         let overflow = if auto { Overflow::Keep } else { Overflow::Refuse };
         let mut returned = 0;
-        let mut all = staged.taken.iter().zip(&staged.to).peekable();
+        let taken = staged.taken.iter().flat_map(|taken| taken.iter());
+        let mut all = taken.zip(&staged.to).peekable();
         while let Some(stream) = all.peek().map(|(_, stream)| *stream) {
             let mut parcels: Vec<(usize, Parcel)> = Vec::new();
             while let Some(((partition, taken), _)) = all.next_if(|(_, other)| Arc::ptr_eq(other, stream)) {

@@ -262,7 +262,7 @@ impl HandOuts {
         let commit = (!batch.is_empty()).then(|| {
             let completes = taken.clone();
             core.commit(group, state, batch, Durability::Logged, |staged| {
-                staged.taken = completes;
+                staged.taken = Some(completes);
                 staged.to = to;
             })
         });

@@ -292,7 +292,7 @@ impl HandOuts {
         let taken = Arc::new(taken);
         let commit = (!batch.is_empty()).then(|| {
             let completes = taken.clone();
-            core.commit(group, state, batch, Durability::Logged, |staged| staged.taken = completes)
+            core.commit(group, state, batch, Durability::Logged, |staged| staged.taken = Some(completes))
         });
         Look::Took { epoch, taken, commit, cold, more, held }
     }

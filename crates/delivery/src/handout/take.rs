@@ -1,8 +1,8 @@
 //! One member's take over the lanes of a group: the same for a poll and for a stream.
 
-use std::{cell::OnceCell, collections::HashMap, sync::Arc};
+use std::{cell::OnceCell, sync::Arc};
 
-use mesh_base::UnixMillis;
+use mesh_base::{SortedMap, UnixMillis};
 use mesh_frame::{Offset, PartitionId};
 use mesh_push::Waiters;
 use mesh_state::positions::PositionBatch;
@@ -26,7 +26,7 @@ pub(crate) struct Took {
 
 /// Who waits for something right now and may have it.
 pub(crate) struct Present<'a> {
-    limits: &'a HashMap<Member, u32>,
+    limits: &'a SortedMap<Member, u32>,
     full: &'a [Member],
     waiters: &'a Waiters,
     waiting: OnceCell<Vec<u64>>,
@@ -75,10 +75,10 @@ impl<'a> Looking<'a> {
 pub(crate) fn take(core: &Core, looking: &mut Looking<'_>, demand: Demand) -> Took {
     let Looking { now, state, group, batch, full, work } = looking;
     let (now, waiters) = (*now, &*group.waiters);
-    let GroupState { settings, replay_tag, terms, limits, windows, lanes, streams, turn, .. } = &mut **state;
+    let GroupState { settings, terms, limits, windows, lanes, streams, turn, .. } = &mut **state;
     let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
     let judge = Judge {
-        verdict: &|record| verdict(replay_tag, settings, record, now),
+        verdict: &|record| verdict((&group.id, group.number), settings, record, now),
         cost: 1 + settings.filters.len(),
         has_demand: &|other| present.has_demand(other),
     };
