@@ -93,13 +93,15 @@ pub(crate) async fn serve<S, A>(
         let finish = Stop::new();
         let finishing = || finish.signal();
         let service = |request| served.clone().answer(request, true);
-        let serving = http2::serve(socket, protocols.http2, finish.clone(), service);
+        // Apart from the task: most connections speak HTTP/1 and should not hold room for this.
+        let serving = Box::pin(http2::serve(socket, protocols.http2, finish.clone(), service));
         let ended = until(&watch, remote, finishing, serving).await;
         ended.map(|ended| ended.map_err(|error| error.to_string()))
     } else {
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let answering = served.clone().answer(request.map(Body::new), false);
-            async move { Ok::<_, Infallible>(answering.await) }
+            // Apart from the connection, which keeps the room of an answer for as long as it lives.
+            Box::pin(async move { Ok::<_, Infallible>(answering.await) })
         });
         let connection = protocols.http1.serve_connection(TokioIo::new(socket), service).with_upgrades();
         let finish = AtomicBool::new(false);
