@@ -1,10 +1,11 @@
 //! What no handle of the crate shows yet: a lane that is dropped and loaded by itself, and retention that asks others.
 
+use futures_util::FutureExt;
 use mesh_frame::{EventBuilder, Offset, PartitionId};
 use mesh_meta::{MetaStore, memory::MemoryMeta};
 use mesh_rocks::Durability;
 use mesh_state::{
-    positions::{PositionBatch, memory::MemoryPositions},
+    positions::{PositionBatch, faulty::FaultyPositions, memory::MemoryPositions},
     shared::{ClusterSubscriptionStore, DeadLetterKeys, IdentityStore, Writer},
 };
 use mesh_storage::{AppendItem, Change, Memory, SettingsChange, StorageLimits, TopicRules};
@@ -14,6 +15,7 @@ use crate::{AskedSettings, DeliveryTopology, Floor, Floors, Mode, StartAt, Subsc
 
 struct Mesh {
     storage: Storage,
+    positions: Arc<FaultyPositions>,
     dispatcher: ReliableDispatcher,
     groups: Groups,
 }
@@ -41,11 +43,12 @@ impl Mesh {
         let meta = MetaStore::new(Arc::new(MemoryMeta::new()), clock, &signals);
         let instance = InstanceId::new("one").expect("legal");
         let writer = Writer::new(&instance, &chance);
+        let positions = FaultyPositions::new(Arc::new(MemoryPositions::new()));
         let dispatcher = ReliableDispatcher::new(Foundations {
             clock,
             chance,
             storage: storage.clone(),
-            positions: Arc::new(Positions::start(Arc::new(MemoryPositions::new()), &signals)),
+            positions: Arc::new(Positions::start(positions.clone(), &signals)),
             dead_letters: MetaBackedDeadLetterStore::new(&meta, &writer, DeadLetterKeys::OneForAll),
             polled: DeliveryTopology::LocalStickyPull.polled(),
             instance,
@@ -82,7 +85,7 @@ impl Mesh {
             most_of_tenant: None,
         };
         groups.subscribe(request).await.expect("subscribed");
-        Self { storage, dispatcher, groups }
+        Self { storage, positions, dispatcher, groups }
     }
 
     async fn publish(&self, partition: u32, count: u32) {
@@ -163,13 +166,14 @@ async fn a_commit_that_was_under_way_when_its_lane_went_is_in_what_is_loaded() {
     let given = mesh.poll(2).await;
     let group = core.directory.of_topic(&topic()).remove(0);
     let partition = group.topic.partition(PartitionId(0)).expect("there");
-    for (_, _, id) in &given {
-        let deliveries = mesh.dispatcher.resolve(&tenant(), std::slice::from_ref(id));
-        let mut ack = Box::pin(mesh.dispatcher.ack(&deliveries));
-        // Handed in, and not waited for.
-        drop(futures_util::poll!(&mut ack));
+    {
+        let _held = mesh.positions.hold();
+        for (_, _, id) in &given {
+            let deliveries = mesh.dispatcher.resolve(&tenant(), std::slice::from_ref(id));
+            assert!(mesh.dispatcher.ack(&deliveries).now_or_never().is_none(), "handed in, and not waited for");
+        }
+        core.drop_lane(&group, &partition);
     }
-    core.drop_lane(&group, &partition);
     core.load_lane(&group, &partition, None).await.expect("loaded");
     assert_eq!((mesh.floors(), mesh.dispatcher.pending_count()), (vec![2, 0], 0));
 }
@@ -182,8 +186,8 @@ async fn what_a_commit_completes_is_completed_without_the_request() {
     let given = mesh.poll(1).await;
     let deliveries = mesh.dispatcher.resolve(&tenant(), &[given[0].2.clone()]);
     {
-        let mut ack = Box::pin(mesh.dispatcher.ack(&deliveries));
-        drop(futures_util::poll!(&mut ack));
+        let _held = mesh.positions.hold();
+        assert!(mesh.dispatcher.ack(&deliveries).now_or_never().is_none(), "the request has gone");
     }
     // A barrier behind it, then anybody who looks at the group.
     let (ledger, group) = (&core.ledger, core.directory.of_topic(&topic()).remove(0));

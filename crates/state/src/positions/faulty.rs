@@ -11,7 +11,7 @@ use std::sync::{
 use mesh_base::{BackendError, BackendErrorKind};
 use mesh_frame::Offset;
 use mesh_rocks::Durability;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, PositionStore, Row};
 
@@ -29,6 +29,7 @@ pub struct FaultyPositions {
     inner: Arc<dyn PositionStore>,
     writes: AtomicUsize,
     script: Mutex<Script>,
+    held: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -54,12 +55,17 @@ struct Order {
 impl FaultyPositions {
     /// A wrapper that does nothing wrong yet.
     pub fn new(inner: Arc<dyn PositionStore>) -> Arc<Self> {
-        Arc::new(Self { inner, writes: AtomicUsize::new(0), script: Mutex::default() })
+        Arc::new(Self { inner, writes: AtomicUsize::new(0), script: Mutex::default(), held: Mutex::default() })
     }
 
     /// The driver behind the faults: what is there for good.
     pub fn inner(&self) -> &dyn PositionStore {
         &*self.inner
+    }
+
+    /// While it is kept, writes wait.
+    pub fn hold(&self) -> MutexGuard<'_, ()> {
+        self.held.lock()
     }
 
     /// How many writes were asked for, those that failed included.
@@ -148,6 +154,7 @@ fn failed(kind: BackendErrorKind, operation: &'static str) -> BackendError {
 impl PositionStore for FaultyPositions {
     fn commit(&self, batches: &[PositionBatch], durability: Durability) -> Result<(), BackendError> {
         self.writes.fetch_add(1, Ordering::SeqCst);
+        drop(self.held.lock());
         match self.fault()? {
             None => self.inner.commit(batches, durability),
             Some(WriteFault::Refused(kind)) => Err(failed(kind, "writing")),
