@@ -170,7 +170,10 @@ async fn a_commit_that_was_under_way_when_its_lane_went_is_in_what_is_loaded() {
         let _held = mesh.positions.hold();
         for (_, _, id) in &given {
             let deliveries = mesh.dispatcher.resolve(&tenant(), std::slice::from_ref(id));
-            assert!(mesh.dispatcher.ack(&deliveries).now_or_never().is_none(), "handed in, and not waited for");
+            assert!(
+                mesh.dispatcher.ack(&deliveries).now_or_never().is_none(),
+                "handed in, and not waited for"
+            );
         }
         core.drop_lane(&group, &partition);
     }

@@ -55,7 +55,12 @@ struct Order {
 impl FaultyPositions {
     /// A wrapper that does nothing wrong yet.
     pub fn new(inner: Arc<dyn PositionStore>) -> Arc<Self> {
-        Arc::new(Self { inner, writes: AtomicUsize::new(0), script: Mutex::default(), held: Mutex::default() })
+        Arc::new(Self {
+            inner,
+            writes: AtomicUsize::new(0),
+            script: Mutex::default(),
+            held: Mutex::default(),
+        })
     }
 
     /// The driver behind the faults: what is there for good.
