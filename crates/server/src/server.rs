@@ -271,32 +271,46 @@ fn start<A: Answers>(
     running.tasks.spawn("http connection", async move {
         let _listed = listed;
         let socket = WatchedSocket::new(stream, watch.clone(), place);
-        let (protocols, answers) = (&served.protocols, served.answers.clone());
         match &served.tls {
-            None => connection::serve(socket, remote, None, watch, protocols, answers).await,
+            None => {
+                let answers = served.answers.clone();
+                connection::serve(socket, remote, None, watch, &served.protocols, answers).await;
+            }
             Some(tls) => {
-                let shaking = async {
-                    if socket.speaks_plain_http().await? {
-                        tell_of_tls(socket, served.clock).await?;
-                        return Ok(None);
-                    }
-                    tls.accept(socket).await.map(Some)
-                };
-                let shaken = tokio::select! {
-                    shaken = tokio::time::timeout(served.handshake, shaking) => shaken,
-                    () = watch.finishing() => return,
-                };
-                match shaken {
-                    Ok(Ok(Some((stream, certificate)))) => {
-                        connection::serve(stream, remote, certificate, watch, protocols, answers).await;
-                    }
-                    Ok(Ok(None)) => tracing::debug!(%remote, "plain HTTP on a port with TLS"),
-                    Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS handshake"),
-                    Err(_elapsed) => tracing::debug!(%remote, "the TLS handshake took too long"),
-                }
+                // Apart from the task: a connection without TLS should not hold room for this.
+                Box::pin(serve_with_tls(tls, socket, remote, watch, &served)).await;
             }
         }
     });
+}
+
+async fn serve_with_tls<A: Answers>(
+    tls: &Tls,
+    socket: WatchedSocket,
+    remote: SocketAddr,
+    watch: Arc<Watch>,
+    served: &Running<A>,
+) {
+    let shaking = async {
+        if socket.speaks_plain_http().await? {
+            tell_of_tls(socket, served.clock).await?;
+            return Ok(None);
+        }
+        tls.accept(socket).await.map(Some)
+    };
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(served.handshake, shaking) => shaken,
+        () = watch.finishing() => return,
+    };
+    match shaken {
+        Ok(Ok(Some((stream, certificate)))) => {
+            let answers = served.answers.clone();
+            connection::serve(stream, remote, certificate, watch, &served.protocols, answers).await;
+        }
+        Ok(Ok(None)) => tracing::debug!(%remote, "plain HTTP on a port with TLS"),
+        Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS handshake"),
+        Err(_elapsed) => tracing::debug!(%remote, "the TLS handshake took too long"),
+    }
 }
 
 /// Answers whoever speaks HTTP without TLS on a port with TLS, so that he can read what is wrong. The head of the request

@@ -186,7 +186,7 @@ async fn fuzz(peers: &Peers, port: u16, document: &Path, operations: &[&str]) ->
     // The schemas say what shape input has, not all that it must hold to.
     program.args(["--exclude-checks", "positive_data_acceptance,negative_data_rejection"]);
     program.args(["--max-examples", &examples.to_string(), "--seed", &seed.to_string()]);
-    program.args(["--request-timeout", "60", "--generation-database", "none"]);
+    program.args(["--request-timeout", "600", "--generation-database", "none"]);
     program.args(["--no-color", "--warnings", "off", "--continue-on-failure"]);
     let text = succeeds(program, LONG * (2 + examples / 30)).await?;
     ensure!(text.contains(" generated, ") && !text.contains(" 0 generated"), "it tested nothing:\n{text}");
