@@ -79,7 +79,6 @@ fn identity(principal: Option<&str>, roles: &[&str], tenant: &str) -> Identity {
         tenant: TenantId::new(tenant).expect("legal"),
         principal: principal.map(Principal::new),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
-        scopes: Vec::new(),
         credential: CredentialKind::Jwt,
         expires_at: None,
         entry: None,

@@ -129,8 +129,6 @@ pub struct Identity {
     pub principal: Option<Principal>,
     /// Roles, as rules name them.
     pub roles: Vec<String>,
-    /// Scopes that the issuer gave.
-    pub scopes: Vec<String>,
     /// What kind of credential it was.
     pub credential: CredentialKind,
     /// When the credential ends; `None`: with its file or certificate.
@@ -146,7 +144,6 @@ impl Identity {
             tenant,
             principal: None,
             roles: Vec::new(),
-            scopes: Vec::new(),
             credential: CredentialKind::None,
             expires_at: None,
             entry: None,
@@ -158,7 +155,6 @@ impl Identity {
         self.tenant == other.tenant
             && self.principal == other.principal
             && self.roles == other.roles
-            && self.scopes == other.scopes
     }
 }
 

@@ -4,7 +4,7 @@ use mesh_frame::{ClientId, TopicName};
 
 use crate::{Action, Caller, Resource};
 
-/// A request as the gate sees it: who ([`Caller`]: tenant, principal, roles, scopes, kind of credential, address,
+/// A request as the gate sees it: who ([`Caller`]: tenant, principal, roles, kind of credential, address,
 /// protocol, trace), what it wants, and with what. Made once a request; nothing of it comes from an event.
 #[derive(Clone, Debug)]
 pub struct RequestContext {

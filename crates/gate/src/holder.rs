@@ -16,7 +16,6 @@ pub(crate) fn of(entry: &mut Entry, credential: CredentialKind) -> Result<Identi
         tenant,
         principal: Some(principal),
         roles: entry.texts("roles")?,
-        scopes: Vec::new(),
         credential,
         expires_at: None,
         entry: None,

@@ -11,7 +11,6 @@ fn identity(principal: Option<&str>, roles: &[&str], tenant: &str) -> Identity {
         tenant: TenantId::new(tenant).expect("legal"),
         principal: principal.map(Principal::new),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
-        scopes: Vec::new(),
         credential: if principal.is_some() { CredentialKind::Token } else { CredentialKind::None },
         expires_at: None,
         entry: None,

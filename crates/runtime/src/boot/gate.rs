@@ -1,7 +1,7 @@
 //! The gate of the process, from its settings: filters, limits, audit. Reads their files; starts nothing but the
 //! thread that writes the audit file.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use mesh_admin::{AdminAccess, AdminTokens};
 use mesh_base::{Clock, Signals, Stop};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{audit_events::AuditEvents, key_fetcher::HttpsKeyFetcher};
-use crate::config::{Settings, settings::TlsFiles};
+use crate::config::Settings;
 
 /// The gate with what is stopped or driven beside it.
 pub(super) struct OpenedGate {
@@ -124,11 +124,11 @@ pub(super) type PortTls = Option<Arc<Tls>>;
 /// Files that cannot be read or used.
 pub(super) fn tls(settings: &Settings) -> anyhow::Result<(PortTls, PortTls)> {
     let Some(files) = &settings.tls else { return Ok((None, None)) };
-    let load = |clients: ClientCertificates, files: &TlsFiles| {
+    let load = |clients: ClientCertificates, client_ca: &Option<PathBuf>| {
         let tls = Tls::load(TlsSettings {
             certificate: files.certificate.clone(),
             key: files.key.clone(),
-            client_ca: files.client_ca.clone().filter(|_| clients != ClientCertificates::None),
+            client_ca: client_ca.clone().filter(|_| clients != ClientCertificates::None),
             clients,
         });
         tls.map(Arc::new).map_err(|error| {
@@ -137,9 +137,8 @@ pub(super) fn tls(settings: &Settings) -> anyhow::Result<(PortTls, PortTls)> {
             anyhow::anyhow!("TLS cannot be set up: {error}{cause}")
         })
     };
-    let traffic = load(files.clients, files)?;
-    // Operators are known by their tokens: probes and scrapers have no certificates.
-    let admin = if files.admin { Some(load(ClientCertificates::None, files)?) } else { None };
+    let traffic = load(files.clients, &files.client_ca)?;
+    let admin = if files.admin { Some(load(files.admin_clients, &files.admin_client_ca)?) } else { None };
     Ok((Some(traffic), admin))
 }
 

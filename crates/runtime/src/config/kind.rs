@@ -11,7 +11,7 @@ mod text;
 pub use choice::{Choice, Switch, Word};
 pub use net::{Addresses, AdvertisedAddress, Host, Port, is_host_name};
 pub use number::{Bytes, Count, Span};
-pub use text::{File, Folder, Name, Names, Text, Token, is_origin, no_blank};
+pub use text::{File, Folder, Name, Names, OwnFile, Text, Token, is_origin, no_blank};
 
 pub(crate) use number::bytes_text;
 

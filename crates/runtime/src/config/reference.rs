@@ -17,7 +17,8 @@ pub fn properties() -> String {
          #\n\
          # Use it with `eventmesh server --config FILE`. A key can also be set by an environment variable (its name in\n\
          # capitals, `.` written `_`: EVENTMESH_HTTP_PORT) or by -Dkey=value; -D beats the environment, the environment\n\
-         # beats this file. A blank value counts as unset. An unknown key stops the start.\n\
+         # beats this file. A blank value counts as unset, or stops the start where it says \"not blank\". An unknown key stops\n\
+         # the start.\n\
          #\n\
          # Durations: 250ms, 10s, 5m, 2h, 7d; sizes: 512KiB, 12MiB, 1GiB; without a unit: milliseconds and bytes.\n",
     );
@@ -38,7 +39,7 @@ fn property(text: &mut String, key: &dyn Declared) {
     for (word, meaning) in key.options() {
         wrap(text, "#   ", &format!("{word}: {meaning}"));
     }
-    wrap(text, "# ", &format!("Accepted: {}.", key.accepted()));
+    wrap(text, "# ", &format!("Accepted: {}.", accepted(key)));
     let value = match about.fallback {
         Fallback::Value(value) => value,
         Fallback::PerMode { standalone, server } => {
@@ -82,11 +83,16 @@ pub fn markdown() -> String {
                 meaning.push_str(&format!("<br>`{word}`: {what}"));
             }
             let (name, variable) = (about.name, keys::variable(about.name));
-            let (default, accepted) = (default(about.fallback), key.accepted());
+            let (default, accepted) = (default(about.fallback), accepted(*key));
             text.push_str(&format!("| `{name}`<br>`{variable}` | {default} | {meaning} | {accepted} |\n"));
         }
     }
     text
+}
+
+fn accepted(key: &dyn Declared) -> String {
+    let not_blank = if key.about().never_blank { "; not blank" } else { "" };
+    format!("{}{not_blank}", key.accepted())
 }
 
 fn default(fallback: Fallback) -> String {
@@ -112,8 +118,8 @@ This page and `conf/eventmesh.properties` are made from the declarations in the 
 3. The file given with `--config FILE`, in the Java properties format. No file is read unless it is given.
 
 A source beats those below it. Values are trimmed; a blank value counts as unset (it also hides a value of a lower
-source), except that a blank `eventmesh.admin.token` stops the start. A value with a placeholder `${…}` that nobody
-filled in stops it too.
+source), except where the table says \"not blank\": secrets, and files and names that something is checked against.
+There a blank value stops the start. A value with a placeholder `${…}` that nobody filled in stops it everywhere.
 
 Durations are `250ms`, `10s`, `5m`, `2h`, `7d`, or milliseconds without a unit. Sizes are `512KiB`, `12MiB`, `1GiB`,
 `1TiB`, or bytes without a unit. A value out of its range is refused, never clamped.

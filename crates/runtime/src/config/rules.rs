@@ -18,6 +18,7 @@ pub(crate) fn check(settings: &Settings, reader: &mut Reader, warnings: &mut Vec
     limits_fit_into_their_totals(settings, reader);
     closed_gate_has_something_to_check_against(settings, reader);
     tls_is_whole(settings, reader);
+    addresses_have_a_store(settings, reader);
     warn(settings, reader, warnings);
 }
 
@@ -115,11 +116,22 @@ fn tls_is_whole(settings: &Settings, reader: &mut Reader) {
         }
     }
     let asks = reader.get(&tls::CLIENTS).is_some_and(|clients| clients != ClientCertificates::None);
-    let is_asked = asks || reader.is_given(&tls::CLIENT_CA);
+    let admin_asks = reader.get(&tls::ADMIN_CLIENTS).is_some_and(|clients| clients != ClientCertificates::None);
+    let is_asked =
+        asks || admin_asks || reader.is_given(&tls::CLIENT_CA) || reader.is_given(&tls::ADMIN_CLIENT_CA);
     if settings.tls.is_none() && is_asked && sound(reader, &pair) {
         reader.forbid(&tls::CERTIFICATE, "is missing, and client certificates are asked for", None);
     } else if asks && !reader.is_given(&tls::CLIENT_CA) && reader.is_sound(&tls::CLIENT_CA) {
         reader.forbid(&tls::CLIENT_CA, "is missing: nothing says who signs client certificates", None);
+    } else if admin_asks
+        && settings.tls.as_ref().is_some_and(|tls| tls.admin_client_ca.is_none())
+        && sound(reader, &[&tls::CLIENT_CA, &tls::ADMIN_CLIENT_CA])
+    {
+        let wrong = "is missing: nothing says who signs certificates of clients of the admin port";
+        reader.forbid(&tls::ADMIN_CLIENT_CA, wrong, None);
+    }
+    if admin_asks && settings.tls.as_ref().is_some_and(|tls| !tls.admin) && sound(reader, &[&tls::ADMIN]) {
+        reader.forbid(&tls::ADMIN_CLIENTS, "needs TLS on the admin port, and eventmesh.admin.tls is false", None);
     }
     if !asks && reader.is_given(&security::CERTIFICATE_FILE) && sound(reader, &[&tls::CLIENTS]) {
         reader.forbid(
@@ -127,6 +139,15 @@ fn tls_is_whole(settings: &Settings, reader: &mut Reader) {
             "needs client certificates, and eventmesh.tls.client.auth asks for none",
             None,
         );
+    }
+}
+
+fn addresses_have_a_store(settings: &Settings, reader: &mut Reader) {
+    if settings.meta.backend == MetaBackend::Local && sound(reader, &[&node::meta::TYPE, &node::meta::ADDR]) {
+        let wrong = "says where a shared Meta store is, and eventmesh.meta.type is local";
+        if reader.is_given(&node::meta::ADDR) {
+            reader.forbid(&node::meta::ADDR, wrong, Some("nothing: leave the key out"));
+        }
     }
 }
 
@@ -159,9 +180,6 @@ fn warn(settings: &Settings, reader: &Reader, warnings: &mut Vec<Warning>) {
         if is_idle && reader.is_given(key) {
             add(&format!("{} has no effect: there is no audit {what}", key.about().name));
         }
-    }
-    if !settings.meta.addresses.is_empty() {
-        add("eventmesh.meta.addr has no effect: the Meta store is local");
     }
 }
 

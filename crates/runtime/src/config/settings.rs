@@ -69,6 +69,7 @@ impl Settings {
             tls.map(|tls| tls.certificate.as_path()),
             tls.map(|tls| tls.key.as_path()),
             tls.and_then(|tls| tls.client_ca.as_deref()),
+            tls.and_then(|tls| tls.admin_client_ca.as_deref()),
             Some(&self.storage.offset_path),
         ];
         files.into_iter().flatten().collect()
@@ -286,6 +287,10 @@ pub struct TlsFiles {
     pub clients: ClientCertificates,
     /// Whether the admin port speaks TLS too.
     pub admin: bool,
+    /// Who signs certificates of clients of the admin port.
+    pub admin_client_ca: Option<PathBuf>,
+    /// Whether clients of the admin port show certificates.
+    pub admin_clients: ClientCertificates,
 }
 
 /// The form of the log.

@@ -154,7 +154,6 @@ fn gate(reader: &mut Reader) -> GateSettings {
                 default_tenant: reader.get(&jwt::TENANT),
                 principal_claim: reader.required(&jwt::PRINCIPAL_CLAIM),
                 roles_claim: reader.required(&jwt::ROLES_CLAIM),
-                scopes_claim: reader.required(&jwt::SCOPES_CLAIM),
             },
         },
         key_set_ca: reader.get(&jwt::KEY_SET_CA),
@@ -185,8 +184,18 @@ fn tls(reader: &mut Reader) -> Option<TlsFiles> {
     let (certificate, key) = (reader.get(&tls::CERTIFICATE), reader.get(&tls::KEY));
     let client_ca = reader.get(&tls::CLIENT_CA);
     let (clients, admin) = (reader.required(&tls::CLIENTS), reader.required(&tls::ADMIN));
+    let admin_clients = reader.required(&tls::ADMIN_CLIENTS);
+    let admin_client_ca = reader.get(&tls::ADMIN_CLIENT_CA).or_else(|| client_ca.clone());
     // What is missing of the two, a rule says.
-    Some(TlsFiles { certificate: certificate?, key: key?, client_ca, clients, admin })
+    Some(TlsFiles {
+        certificate: certificate?,
+        key: key?,
+        client_ca,
+        clients,
+        admin,
+        admin_client_ca,
+        admin_clients,
+    })
 }
 
 #[cfg(test)]

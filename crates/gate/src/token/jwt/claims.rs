@@ -18,7 +18,6 @@ pub(super) struct ClaimRules {
     pub(super) default_tenant: Option<TenantId>,
     pub(super) principal: String,
     pub(super) roles: String,
-    pub(super) scopes: String,
 }
 
 type Claims = Map<String, Value>;
@@ -58,7 +57,6 @@ impl ClaimRules {
             tenant,
             principal: Some(principal),
             roles: words(at(claims, &self.roles)).ok_or("the token does not list its roles properly")?,
-            scopes: words(at(claims, &self.scopes)).ok_or("the token does not list its scopes properly")?,
             credential: CredentialKind::Jwt,
             expires_at: Some(ends),
             entry: None,

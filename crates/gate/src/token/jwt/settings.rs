@@ -53,8 +53,6 @@ pub struct JwtSettings {
     pub principal_claim: String,
     /// The claim with the roles, `roles` unless set: a list, or words with blanks between. (`….jwt.claim.roles`)
     pub roles_claim: String,
-    /// The claim with the scopes, `scope` unless set: words with blanks between, or a list. (`….jwt.claim.scopes`)
-    pub scopes_claim: String,
 }
 
 impl Default for JwtSettings {
@@ -73,7 +71,6 @@ impl Default for JwtSettings {
             default_tenant: None,
             principal_claim: "sub".into(),
             roles_claim: "roles".into(),
-            scopes_claim: "scope".into(),
         }
     }
 }
@@ -166,7 +163,6 @@ impl JwtSettings {
             default_tenant: self.default_tenant.clone(),
             principal: filled(".claim.principal", &self.principal_claim)?,
             roles: filled(".claim.roles", &self.roles_claim)?,
-            scopes: filled(".claim.scopes", &self.scopes_claim)?,
         })
     }
 

@@ -36,7 +36,6 @@ fn a_token_of_every_algorithm_names_its_holder() {
         let finding = filter.authenticate(Some(token.as_bytes()), None, NOW);
         let Finding::Pass(identity) = finding else { panic!("{algorithm}: {finding:?}") };
         assert_eq!(identity.credential, CredentialKind::Jwt);
-        assert_eq!(identity.scopes, ["mesh:read", "mesh:write"]);
         let ends = u64::try_from(seconds(630)).expect("positive") * 1000;
         assert_eq!(identity.expires_at, Some(UnixMillis(ends)), "the end and the leeway");
         // The second time it comes from the cache.
@@ -253,8 +252,6 @@ fn claims_decide_whether_a_token_holds_and_whose_it_is() {
         ("roles", json!("writer reader"), "alice of T1 with writer+reader"),
         ("roles", json!(["writer", 1]), "denied: the token does not list its roles properly"),
         ("roles", json!({"writer": true}), "denied: the token does not list its roles properly"),
-        ("scope", json!(["a", "b"]), ALICE),
-        ("scope", json!(1), "denied: the token does not list its scopes properly"),
     ];
     for (name, value, expected) in cases {
         let token = issuer.token("ES256", &claims_with(name, value.clone()));

@@ -28,7 +28,7 @@ keys! {
                           its partition count.",
             },
         ],
-        not_in_this_build: &[],
+        not_in_this_build: &["PARTITION_OWNED_PULL"],
     }, "eventmesh.delivery.topology", Fallback::Value("LOCAL_STICKY_PULL"),
     "How partitions are divided between instances. A value that is not one of the accepted stops the start; it \
      never falls back to another mode.";

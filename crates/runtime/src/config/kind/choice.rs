@@ -18,7 +18,8 @@ pub struct Word<T: 'static> {
 pub struct Choice<T: 'static> {
     /// The words.
     pub options: &'static [Word<T>],
-    /// Words that mean something elsewhere and that this build lacks: refused, but not as if they were a slip.
+    /// Words that mean something elsewhere and that this build lacks: refused, but not as if they were a slip. One
+    /// that is an option too is left to a rule, which can say what it lacks.
     pub not_in_this_build: &'static [&'static str],
 }
 
@@ -40,7 +41,9 @@ impl<T: Copy + Send + Sync> Kind for Choice<T> {
     }
 
     fn accepted(&self) -> String {
-        let mut text = self.options.iter().map(|option| option.word).collect::<Vec<_>>().join(", ");
+        let there = self.options.iter().map(|option| option.word);
+        let there = there.filter(|word| !self.not_in_this_build.contains(word));
+        let mut text = there.collect::<Vec<_>>().join(", ");
         if !self.not_in_this_build.is_empty() {
             text.push_str(&format!(" (not in this build: {})", self.not_in_this_build.join(", ")));
         }

@@ -84,6 +84,22 @@ impl Kind for File {
     }
 }
 
+/// A file of the server's own, made when it is missing. Relative to where the server is started unless it begins with `/`.
+#[derive(Debug)]
+pub struct OwnFile;
+
+impl Kind for OwnFile {
+    type Value = PathBuf;
+
+    fn read(&self, text: &str) -> Result<PathBuf, String> {
+        Folder.read(text)
+    }
+
+    fn accepted(&self) -> String {
+        "the path of a file, made when it is missing; its folder is there".to_owned()
+    }
+}
+
 /// Any text.
 #[derive(Debug)]
 pub struct Text {

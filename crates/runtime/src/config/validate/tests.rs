@@ -68,7 +68,7 @@ fn every_mistake_names_its_key_and_what_is_accepted() {
             TOPOLOGY,
             &[
                 "PARTITION_OWNER (from -D)",
-                "LOCAL_STICKY_PULL, PARTITION_OWNED_PULL",
+                "LOCAL_STICKY_PULL (not in this build: PARTITION_OWNED_PULL)",
                 "did you mean PARTITION_OWNED_PULL?",
             ],
         ),

@@ -22,6 +22,6 @@ keys! {
     "The Meta store.";
 
     ADDR: Addresses = Addresses,
-    "eventmesh.meta.addr", Fallback::Unset("none; `local` needs none"),
-    "Where the Meta store is reached.";
+    "eventmesh.meta.addr", Fallback::Unset("none; `local` takes none"),
+    "Where a Meta store is reached that is not `local`; it stops the start where the store is.";
 }

@@ -5,7 +5,7 @@ use mesh_gate::Interest;
 
 use crate::config::{
     declared::{Fallback, Group, keys},
-    kind::{Bytes, Choice, Count, File, Name, Word},
+    kind::{Bytes, Choice, Count, Name, OwnFile, Word},
 };
 
 /// This group.
@@ -28,7 +28,7 @@ const RECORDS: Choice<Interest> = Choice {
 };
 
 keys! {
-    FILE: File = File,
+    FILE: OwnFile = OwnFile,
     "eventmesh.security.gate.audit.file", Fallback::Unset("no audit file"),
     "A file of JSON lines, chained by hashes: `eventmesh audit verify FILE` finds any edit, cut or reorder.", never_blank;
 

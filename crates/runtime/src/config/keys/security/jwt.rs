@@ -71,9 +71,5 @@ keys! {
 
     ROLES_CLAIM: Text = ANY,
     "eventmesh.security.gate.token.jwt.claim.roles", Fallback::Value("roles"),
-    "The claim with the roles, such as `realm_access.roles`.", never_blank;
-
-    SCOPES_CLAIM: Text = ANY,
-    "eventmesh.security.gate.token.jwt.claim.scopes", Fallback::Value("scope"),
-    "The claim with the scopes.", never_blank;
+    "The claim with the roles, such as `realm_access.roles`; `scope` takes the scopes of the token for its roles.", never_blank;
 }

@@ -14,6 +14,23 @@ pub const GROUP: Group = Group {
             when they change, without a restart.",
 };
 
+const CLIENT_CERTIFICATES: Choice<ClientCertificates> = Choice {
+    options: &[
+        Word { word: "none", value: ClientCertificates::None, meaning: "clients are not asked." },
+        Word {
+            word: "optional",
+            value: ClientCertificates::Optional,
+            meaning: "clients are asked, and may have none; one that does not hold ends the connection.",
+        },
+        Word {
+            word: "required",
+            value: ClientCertificates::Required,
+            meaning: "without a certificate that holds there is no connection.",
+        },
+    ],
+    not_in_this_build: &[],
+};
+
 keys! {
     CERTIFICATE: File = File,
     "eventmesh.tls.certificate.file", Fallback::Unset("no TLS"),
@@ -27,25 +44,20 @@ keys! {
     "eventmesh.tls.client.ca.file", Fallback::Unset("client certificates are not asked for"),
     "Who signs client certificates, PEM.", never_blank;
 
-    CLIENTS: Choice<ClientCertificates> = Choice {
-        options: &[
-            Word { word: "none", value: ClientCertificates::None, meaning: "clients are not asked." },
-            Word {
-                word: "optional",
-                value: ClientCertificates::Optional,
-                meaning: "clients are asked, and may have none; one that does not hold ends the connection.",
-            },
-            Word {
-                word: "required",
-                value: ClientCertificates::Required,
-                meaning: "without a certificate that holds there is no connection.",
-            },
-        ],
-        not_in_this_build: &[],
-    }, "eventmesh.tls.client.auth", Fallback::Value("none"),
-    "Whether clients show certificates (mTLS).";
+    CLIENTS: Choice<ClientCertificates> = CLIENT_CERTIFICATES,
+    "eventmesh.tls.client.auth", Fallback::Value("none"),
+    "Whether clients of the traffic port show certificates (mTLS).";
 
     ADMIN: Switch = Switch,
     "eventmesh.admin.tls", Fallback::Value("true"),
-    "Whether the admin port speaks TLS too when there is a certificate. It never asks for client certificates.";
+    "Whether the admin port speaks TLS too when there is a certificate.";
+
+    ADMIN_CLIENTS: Choice<ClientCertificates> = CLIENT_CERTIFICATES,
+    "eventmesh.admin.tls.client.auth", Fallback::Value("none"),
+    "Whether clients of the admin port show certificates. A certificate is asked beside the token and says nothing of \
+     who somebody is; with `required` probes of health and readiness need one too.";
+
+    ADMIN_CLIENT_CA: File = File,
+    "eventmesh.admin.tls.client.ca.file", Fallback::Unset("`eventmesh.tls.client.ca.file`"),
+    "Who signs the certificates of clients of the admin port, PEM.", never_blank;
 }
