@@ -152,9 +152,7 @@ impl Identity {
 
     /// Whether both are of the same holder with the same rights, by whatever credential.
     pub(crate) fn is_holder_of(&self, other: &Self) -> bool {
-        self.tenant == other.tenant
-            && self.principal == other.principal
-            && self.roles == other.roles
+        self.tenant == other.tenant && self.principal == other.principal && self.roles == other.roles
     }
 }
 

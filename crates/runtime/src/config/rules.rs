@@ -116,7 +116,8 @@ fn tls_is_whole(settings: &Settings, reader: &mut Reader) {
         }
     }
     let asks = reader.get(&tls::CLIENTS).is_some_and(|clients| clients != ClientCertificates::None);
-    let admin_asks = reader.get(&tls::ADMIN_CLIENTS).is_some_and(|clients| clients != ClientCertificates::None);
+    let admin_asks =
+        reader.get(&tls::ADMIN_CLIENTS).is_some_and(|clients| clients != ClientCertificates::None);
     let is_asked =
         asks || admin_asks || reader.is_given(&tls::CLIENT_CA) || reader.is_given(&tls::ADMIN_CLIENT_CA);
     if settings.tls.is_none() && is_asked && sound(reader, &pair) {
@@ -131,7 +132,11 @@ fn tls_is_whole(settings: &Settings, reader: &mut Reader) {
         reader.forbid(&tls::ADMIN_CLIENT_CA, wrong, None);
     }
     if admin_asks && settings.tls.as_ref().is_some_and(|tls| !tls.admin) && sound(reader, &[&tls::ADMIN]) {
-        reader.forbid(&tls::ADMIN_CLIENTS, "needs TLS on the admin port, and eventmesh.admin.tls is false", None);
+        reader.forbid(
+            &tls::ADMIN_CLIENTS,
+            "needs TLS on the admin port, and eventmesh.admin.tls is false",
+            None,
+        );
     }
     if !asks && reader.is_given(&security::CERTIFICATE_FILE) && sound(reader, &[&tls::CLIENTS]) {
         reader.forbid(

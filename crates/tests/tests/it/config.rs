@@ -45,6 +45,7 @@ async fn effective_topology(server: &mut Server) -> Result<()> {
 
 #[tokio::test]
 async fn the_topology_has_a_default_and_the_start_says_which_it_is() -> Result<()> {
+    // shows: eventmesh.delivery.topology
     // covers: U01  proves: DT-1 DT-3 CF-1
     effective_topology(&mut Server::new()?).await?;
     effective_topology(&mut Server::new()?.key("eventmesh.delivery.topology", "")).await?;
@@ -212,6 +213,7 @@ async fn without_an_admin_token_only_health_and_readiness_are_open() -> Result<(
 
 #[tokio::test]
 async fn a_second_process_on_a_data_directory_ends_naming_the_path() -> Result<()> {
+    // shows: eventmesh.data.dir
     let mut server = Server::new()?;
     let client = server.start().await?;
     let path = server.data_directory().display().to_string();

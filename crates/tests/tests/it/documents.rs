@@ -178,6 +178,40 @@ fn the_crate_table_says_who_uses_whom() -> Result<()> {
     Ok(())
 }
 
+/// The suites that hold the configuration as such against its rules, and show no effect of a key.
+const OF_THE_CONFIGURATION: [&str; 4] = ["config.rs", "documents.rs", "gate_document.rs", "unknown_names.rs"];
+
+#[test]
+fn every_key_has_a_test_that_shows_what_it_does() -> Result<()> {
+    let page = std::fs::read_to_string(root().join("docs/configuration.md"))?;
+    let keys: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|key| key.starts_with("eventmesh.") && key.is_ascii())
+        .collect();
+    ensure!(keys.len() > 80, "only {} keys in the reference", keys.len());
+    // A test shows a key that it gives to a server, or that it says it shows.
+    let mut shown = BTreeSet::new();
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it"))? {
+        let path = entry?.path();
+        let text = std::fs::read_to_string(&path)?;
+        for list in text.lines().filter_map(|line| line.trim().strip_prefix("// shows: ")) {
+            for key in list.split_whitespace() {
+                ensure!(keys.contains(key), "{}: there is no key {key:?}", path.display());
+                shown.insert(key.to_owned());
+            }
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !OF_THE_CONFIGURATION.contains(&name) {
+            let given = |key: &&&str| text.contains(&format!(".key(\"{key}\""));
+            shown.extend(keys.iter().filter(given).map(|key| (*key).to_owned()));
+        }
+    }
+    let missing: Vec<&&str> = keys.iter().filter(|key| !shown.contains(**key)).collect();
+    ensure!(missing.is_empty(), "no test shows what these do: {missing:#?}");
+    Ok(())
+}
+
 #[test]
 fn every_test_that_names_a_catalogue_entry_names_one_of_a_known_form() -> Result<()> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");

@@ -65,6 +65,7 @@ async fn all_connections(server: &Server, name: &str, most: usize) -> Result<Vec
 
 #[tokio::test]
 async fn the_unit_of_a_connection_comes_back_however_the_connection_ends() -> Result<()> {
+    // shows: eventmesh.security.gate.quota.connections
     // covers: U105 U109  proves: SG-6
     let access = Access::new()?;
     let mut server = server(&access, &[("connections", "3")])?;
@@ -132,6 +133,7 @@ async fn the_unit_of_a_connection_comes_back_however_the_connection_ends() -> Re
 
 #[tokio::test]
 async fn the_unit_of_a_subscription_comes_back_with_its_end_and_a_restart_counts_them_again() -> Result<()> {
+    // shows: eventmesh.security.gate.quota.subscriptions
     // covers: U105 U109  proves: SG-6
     let access = Access::new()?;
     let mut server = server(&access, &[("subscriptions", "2")])?;
@@ -188,6 +190,7 @@ async fn until_refused(by: &Client, topic: &str) -> Result<Duration> {
 
 #[tokio::test]
 async fn who_is_over_a_rate_is_told_the_truth_about_when_to_come_again() -> Result<()> {
+    // shows: eventmesh.security.gate.quota.eventsPerSecond eventmesh.security.gate.quota.bytesPerSecond
     // covers: U109  proves: SG-6
     let access = Access::new()?;
     let mut server = server(&access, &[("eventsPerSecond", "4"), ("bytesPerSecond", "20000")])?;
@@ -346,6 +349,7 @@ async fn fill(by: &Client, name: &str, most: usize) -> Result<Vec<Delivery>> {
 
 #[tokio::test]
 async fn the_unit_of_a_delivery_comes_back_with_its_end() -> Result<()> {
+    // shows: eventmesh.security.gate.quota.backlog
     // covers: U105  proves: SG-6
     const MOST: usize = 4;
     let access = Access::new()?;

@@ -178,6 +178,7 @@ effect = "ALLOW"
 
 #[tokio::test]
 async fn a_client_is_who_its_certificate_says_and_without_one_nobody() -> Result<()> {
+    // shows: eventmesh.security.gate.certificate.file
     // proves: SG-1 SG-3
     let (authority, clients) = (Authority::new("servers")?, Authority::new("clients")?);
     let Secured { server, .. } = secured(&authority)?;
@@ -346,6 +347,39 @@ async fn the_admin_port_speaks_tls_with_the_traffic_port_and_asks_nobody_for_a_c
     ensure!(plain.json()?["message"].to_string().contains("TLS"), "{plain}");
     let without = client.call(server.traffic_port(), "GET", "/openapi.json", &[], "").await;
     ensure!(without.is_err(), "the traffic port let in somebody without a certificate");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_admin_port_asks_for_certificates_of_its_own_authority_where_it_is_told_to() -> Result<()> {
+    // shows: eventmesh.admin.tls eventmesh.admin.tls.client.auth eventmesh.admin.tls.client.ca.file
+    let (authority, operators) = (Authority::new("servers")?, Authority::new("operators")?);
+    let Secured { server, .. } = secured(&authority)?;
+    let ca = server.home().join("operators.pem");
+    fs::write(&ca, operators.pem())?;
+    let mut server = server
+        .key("eventmesh.admin.tls", true)
+        .key("eventmesh.admin.tls.client.auth", "required")
+        .key("eventmesh.admin.tls.client.ca.file", ca.display());
+    server.spawn()?;
+    let (admin, traffic) = (server.admin_port(), server.traffic_port());
+    let token = format!("Bearer {TOKEN}");
+    let bearer = [("authorization", token.as_str())];
+    let known = SecureClient::new(&authority, Some(&operators.client("ann", None)?), Speaks::Http1)?;
+    until("the admin port to be ready", Duration::from_secs(60), async || {
+        (known.call(admin, "GET", "/admin/ready", &[], "").await.ok()?.status == 200).then_some(())
+    })
+    .await
+    .with_context(|| server.log_end(30))?;
+    known.call(admin, "GET", "/admin/topics", &bearer, "").await?.expect(200)?;
+    // The certificate stands beside the token, not in its place.
+    known.call(admin, "GET", "/admin/topics", &[], "").await?.expect_error(401, "unauthenticated")?;
+    let strange = SecureClient::new(&authority, Some(&authority.client("ann", None)?), Speaks::Http1)?;
+    let without = SecureClient::new(&authority, None, Speaks::Http1)?;
+    for (what, client) in [("of another authority", &strange), ("none", &without)] {
+        ensure!(client.call(admin, "GET", "/admin/ready", &[], "").await.is_err(), "{what}: let in");
+    }
+    without.call(traffic, "GET", "/openapi.json", &[], "").await?.expect(200)?;
     Ok(())
 }
 

@@ -39,12 +39,12 @@ action = "ANY"
 effect = "ALLOW"
 "#;
 
-fn seconds() -> u64 {
+pub(crate) fn seconds() -> u64 {
     Clock::system().now().0 / 1_000
 }
 
 /// Claims as Keycloak writes them, for a tenant and with roles, good for so many seconds.
-fn claims(tenant: &str, roles: &[&str], good_for: u64) -> Value {
+pub(crate) fn claims(tenant: &str, roles: &[&str], good_for: u64) -> Value {
     json!({
         "iss": ISSUER,
         "aud": ["account", "eventmesh"],
@@ -58,7 +58,7 @@ fn claims(tenant: &str, roles: &[&str], good_for: u64) -> Value {
 }
 
 /// A closed server that trusts the issuer whose keys that host publishes.
-fn server(host: &KeyHost, authority: &Authority) -> Result<Server> {
+pub(crate) fn server(host: &KeyHost, authority: &Authority) -> Result<Server> {
     let server = Server::new()?;
     let path = |name: &str| server.home().join(name);
     fs::write(path("ca.pem"), authority.pem())?;
@@ -82,7 +82,7 @@ fn server(host: &KeyHost, authority: &Authority) -> Result<Server> {
         .key("eventmesh.security.gate.token.file", &files[2]))
 }
 
-async fn publish(client: &Client, token: &str) -> Result<Reply> {
+pub(crate) async fn publish(client: &Client, token: &str) -> Result<Reply> {
     let authorization = format!("Bearer {token}");
     let headers = [("content-type", "application/cloudevents+json"), ("authorization", &authorization)];
     client.call("POST", "/events/publish?topic=orders", &headers, event(1).to_string(), SOON).await
@@ -104,6 +104,8 @@ async fn stream(server: &Server, client: &str, header: &str) -> Result<Raw> {
 
 #[tokio::test]
 async fn a_fetched_key_set_says_who_is_who_also_when_it_changes_or_its_host_is_gone() -> Result<()> {
+    // shows: eventmesh.security.gate.token.jwt.jwks.url eventmesh.security.gate.token.jwt.jwks.ca.file
+    // shows: eventmesh.security.gate.token.jwt.jwks.refresh eventmesh.security.gate.token.jwt.leeway
     // proves: SG-1 SG-3
     let authority = Authority::new("key hosts")?;
     let mut host = KeyHost::new(&authority)?;

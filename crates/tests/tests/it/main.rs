@@ -26,6 +26,7 @@ mod gate_tls;
 mod gate_tokens;
 mod http_rules;
 mod hung_up;
+mod keys;
 mod kills;
 mod limits;
 mod log_sink;
