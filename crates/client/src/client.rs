@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Uri};
+use mesh_frame::Event;
 use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
 
 use crate::{
-    Delivery, DeliveryId, DeliveryStream, Error, OutgoingEvent, Published, RetryPolicy, RetryPublish,
-    Settled, SubscribeRequest, Subscription, UnsubscribeRequest,
+    AdminClient, Delivery, DeliveryId, DeliveryStream, Error, OutgoingEvent, Published, RetryPolicy,
+    RetryPublish, Settled, SubscribeRequest, Subscription, UnsubscribeRequest,
     delivery::unreadable,
     settle::{self, Verb},
     subscribe::milliseconds,
@@ -83,6 +84,19 @@ impl ClientBuilder {
     /// # Errors
     /// [`Error::Address`], [`Error::Credential`] and [`Error::Authorities`] when these cannot be used.
     pub fn build(self) -> Result<Client, Error> {
+        let (retry, silence) = (self.retry, self.silence);
+        Ok(Client { transport: self.transport()?, retry, silence })
+    }
+
+    /// A client of the admin port, whose address this is. The settings of retries and streams do nothing for it.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::build`].
+    pub fn build_admin(self) -> Result<AdminClient, Error> {
+        self.transport().map(AdminClient::new)
+    }
+
+    fn transport(self) -> Result<Transport, Error> {
         let base = self.base.trim_end_matches('/').to_owned();
         let is_usable = base.parse::<Uri>().is_ok_and(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https"))
@@ -109,8 +123,7 @@ impl ClientBuilder {
                 trusted
             }
         };
-        let transport = Transport::new(base, credential, trusted, self.connect_timeout, self.request_timeout);
-        Ok(Client { transport, retry: self.retry, silence: self.silence })
+        Ok(Transport::new(base, credential, trusted, self.connect_timeout, self.request_timeout))
     }
 }
 
@@ -153,8 +166,16 @@ impl Client {
     /// [`Error::Lost`], [`Error::Timeout`] and 503 `storage_unavailable` the event may have been stored. It is
     /// sent again only with [`RetryPublish::Always`].
     pub async fn publish(&self, topic: &str, event: &OutgoingEvent) -> Result<Published, Error> {
+        self.publish_event(topic, &event.check()?).await
+    }
+
+    /// Stores one event that is there as a whole already, as [`parse_event`](crate::parse_event) gives it.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub async fn publish_event(&self, topic: &str, event: &Event) -> Result<Published, Error> {
         let path = format!("/events/publish?topic={}", encode(topic));
-        let body = event.check()?.json();
+        let body = event.json();
         let answer = self.send_publish(&Call::post(path, "application/cloudevents+json", body)).await?;
         serde_json::from_slice(&answer).map_err(unreadable)
     }

@@ -1,6 +1,6 @@
 //! What is published and what the server says to it.
 
-use mesh_frame::{Event, EventBuilder};
+use mesh_frame::{Event, EventBuilder, Limits, parse_structured};
 use serde::Deserialize;
 
 use crate::Error;
@@ -118,6 +118,14 @@ impl OutgoingEvent {
         };
         builder.build().map_err(|error| Error::Invalid(error.to_string()))
     }
+}
+
+/// Reads an event in the JSON format of CloudEvents.
+///
+/// # Errors
+/// [`Error::Invalid`] names the attribute that breaks a rule.
+pub fn parse_event(json: &[u8]) -> Result<Event, Error> {
+    parse_structured(json, &Limits::DEFAULT).map_err(|error| Error::Invalid(error.to_string()))
 }
 
 /// Where an event was stored.

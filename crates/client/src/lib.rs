@@ -3,6 +3,7 @@
 //! * [`Client`] is one server's address with connections that are kept; clones share them.
 //! * [`OutgoingEvent`] is what is published, [`Delivery`] what is received, [`SubscribeRequest`] what is wanted.
 //! * [`DeliveryStream`] receives as the server pushes and finds its way back when the connection is lost.
+//! * [`AdminClient`] asks the admin port.
 //! * [`Acker`] gathers acknowledgements, so that a busy consumer does not pay a request for each.
 //! * [`Error`] says how a call can end, with the server's status, code and words.
 //!
@@ -29,6 +30,7 @@
 //! ```
 
 mod acker;
+mod admin;
 mod client;
 mod delivery;
 mod error;
@@ -41,10 +43,11 @@ mod subscribe;
 mod transport;
 
 pub use acker::{AckTotals, Acker, AckerSettings, AckerWork};
+pub use admin::AdminClient;
 pub use client::{Client, ClientBuilder};
 pub use delivery::{Delivery, DeliveryId};
 pub use error::Error;
-pub use event::{OutgoingEvent, Published};
+pub use event::{OutgoingEvent, Published, parse_event};
 pub use mesh_frame::{Event, Filter};
 pub use retry::{RetryPolicy, RetryPublish};
 pub use settle::{MOST_AT_ONCE, Settled};

@@ -48,6 +48,10 @@ impl Call {
         Self { method: Method::GET, path, content_type: None, body: Bytes::new(), extra: Duration::ZERO }
     }
 
+    pub(crate) fn delete(path: String) -> Self {
+        Self { method: Method::DELETE, ..Self::get(path) }
+    }
+
     pub(crate) fn post(path: String, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         Self {
             method: Method::POST,

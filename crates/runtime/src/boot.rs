@@ -17,6 +17,7 @@ mod serve;
 mod told;
 
 pub use check::check;
+pub(crate) use data_dir::ADMIN_TOKEN_FILE;
 
 use std::process::ExitCode;
 

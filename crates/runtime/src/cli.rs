@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use mesh_cli::{Local, UserCommand};
 
 use crate::{
     boot,
@@ -33,11 +34,14 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Command {
     /// Start a server with nothing configured: embedded storage, loopback, data in ./data
     Standalone(Sources),
     /// Start a server; its storage must be configured
     Server(Sources),
+    #[command(flatten)]
+    User(UserCommand),
     /// Look at the configuration without starting anything
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -46,6 +50,14 @@ enum Command {
     Audit(AuditCommand),
     /// Measure a server, or everything side by side
     Bench(mesh_bench::Bench),
+    /// Print what makes a shell complete these commands: source it, or put it where the shell looks
+    Completion {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+        #[command(flatten)]
+        sources: Sources,
+    },
     /// Print the version
     Version(Sources),
 }
@@ -133,6 +145,15 @@ pub fn run() -> ExitCode {
     match cli.command {
         Command::Standalone(sources) => start(&sources, Mode::Standalone),
         Command::Server(sources) => start(&sources, Mode::Server),
+        Command::User(command) => {
+            let local = local(command.connect());
+            mesh_cli::run(command, &local)
+        }
+        Command::Completion { shell, .. } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "eventmesh", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
         Command::Config(ConfigCommand::Check(inspect)) => inspect.check(),
         Command::Config(ConfigCommand::Show(inspect)) => inspect.show(),
         Command::Config(ConfigCommand::Reference { format: Format::Properties, .. }) => {
@@ -150,6 +171,31 @@ pub fn run() -> ExitCode {
             }
         },
         Command::Version(_) => print(concat!("eventmesh ", env!("CARGO_PKG_VERSION"), "\n")),
+    }
+}
+
+/// Where a `standalone` of this configuration would be reached from this machine. What is wrong with the configuration is
+/// for the server to say.
+fn local(connect: &mesh_cli::Connect) -> Local {
+    let sources = Sources { config: connect.config.clone(), definitions: connect.definitions.clone() };
+    let settings = look(sources.given(), Mode::Standalone).settings;
+    let tls = settings.tls.as_ref();
+    let url = |host: &str, port: u16, secure: bool| {
+        let scheme = if secure { "https" } else { "http" };
+        // One that listens on every address is reached at this machine's own.
+        let host = match host {
+            "0.0.0.0" => "127.0.0.1".to_owned(),
+            "::" => "[::1]".to_owned(),
+            host if host.contains(':') => format!("[{host}]"),
+            host => host.to_owned(),
+        };
+        format!("{scheme}://{host}:{port}")
+    };
+    Local {
+        address: url(&settings.http.host, settings.http.port, tls.is_some()),
+        admin_address: url(&settings.admin.host, settings.admin.port, tls.is_some_and(|tls| tls.admin)),
+        admin_token: settings.admin.token.as_ref().map(|token| token.expose().to_owned()),
+        admin_token_file: settings.storage.data_dir.join(boot::ADMIN_TOKEN_FILE),
     }
 }
 
@@ -285,6 +331,12 @@ mod tests {
             &["config", "show"],
             &["config", "reference"],
             &["audit", "verify", "file"],
+            &["completion", "bash"],
+            &["pub", "orders", "{}"],
+            &["sub", "orders"],
+            &["topic", "list"],
+            &["group", "seek", "orders", "printers", "--to", "earliest"],
+            &["dlq", "browse", "orders"],
         ] {
             let arguments = ["eventmesh"]
                 .into_iter()
@@ -299,6 +351,11 @@ mod tests {
                 }
                 Ok(Command::Config(ConfigCommand::Reference { sources, .. })) => sources,
                 Ok(Command::Audit(AuditCommand::Verify { sources, .. })) => sources,
+                Ok(Command::Completion { sources, .. }) => sources,
+                Ok(Command::User(command)) => {
+                    let connect = command.connect();
+                    Sources { config: connect.config.clone(), definitions: connect.definitions.clone() }
+                }
                 Ok(Command::Bench(_)) => panic!("{command:?} is no bench"),
                 Err(error) => panic!("{command:?}: {error}"),
             };

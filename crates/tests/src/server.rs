@@ -39,6 +39,7 @@ pub struct Server {
     logs_to_pipe: bool,
     umask: Option<&'static str>,
     ports: (u16, u16),
+    keeps_ports: bool,
     child: Option<Child>,
 }
 
@@ -62,6 +63,7 @@ impl Server {
             logs_to_pipe: false,
             umask: None,
             ports: (0, 0),
+            keeps_ports: false,
             child: None,
         })
     }
@@ -77,6 +79,13 @@ impl Server {
     #[must_use]
     pub fn key(mut self, name: &str, value: impl ToString) -> Self {
         self.keys.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// The same at its ports of the start before, from its second start on.
+    #[must_use]
+    pub fn keeping_ports(mut self) -> Self {
+        self.keeps_ports = true;
         self
     }
 
@@ -144,13 +153,15 @@ impl Server {
         self.child.as_mut()?.stdout.take()
     }
 
-    /// Starts the process and waits for nothing. Its ports are new ones.
+    /// Starts the process and waits for nothing. Its ports are new ones unless it keeps them.
     ///
     /// # Errors
     /// When it cannot be started.
     pub fn spawn(&mut self) -> Result<()> {
         self.kill9();
-        self.ports = (free_port(), free_port());
+        if !self.keeps_ports || self.ports.0 == 0 {
+            self.ports = (free_port(), free_port());
+        }
         let mut arguments = vec![
             self.mode.to_owned(),
             format!("-Deventmesh.data.dir={}", self.data.display()),

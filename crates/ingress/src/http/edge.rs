@@ -104,9 +104,11 @@ impl HttpEdge {
         self.0.settings.stream_keep_alive
     }
 
-    /// A share of the budget for poll answers.
+    /// A share of the budget for poll answers. An answer that is larger than all of it takes all of it: such an event
+    /// is delivered too, when nothing else is being sent.
     pub(super) fn lease_answer(&self, bytes: usize) -> Result<Lease, ApiError> {
-        Lease::take(&self.0.answers_in_flight, bytes as u64, self.0.settings.answers_in_flight_bytes)
+        let budget = self.0.settings.answers_in_flight_bytes;
+        Lease::take(&self.0.answers_in_flight, (bytes as u64).min(budget), budget)
             .ok_or_else(|| ApiError::new(ErrorCode::Overloaded, "too many answers are being sent; try again"))
     }
 }

@@ -142,19 +142,6 @@ async fn connections_over_the_cap_wait_and_are_served_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn answers_over_the_budget_are_refused_and_their_deliveries_kept() {
-    let mesh = Mesh::with(small(|wanted| wanted.edge.answers_in_flight_bytes = 10)).await;
-    let mut client = Client::connect(mesh.address).await;
-    client.subscribe("c", "t").await;
-    client.publish("t", "1").await;
-    let reply = client.get("/events/poll?clientId=c").await;
-    assert_eq!((reply.status, reply.error().as_str()), (503, "overloaded"));
-    assert!(reply.headers.contains_key("retry-after"));
-    assert!(mesh.signals.text().contains("eventmesh_returned_total 1"), "{}", mesh.signals.text());
-    mesh.shut_down().await;
-}
-
-#[tokio::test]
 async fn http_2_is_spoken_by_prior_knowledge() {
     use http_body_util::{BodyExt, Full};
     use hyper_util::rt::{TokioExecutor, TokioIo};

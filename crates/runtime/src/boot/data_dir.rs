@@ -20,6 +20,8 @@ const OLD_FORMAT: &str = "eventmesh data 1\n";
 const SHORTEST_TOKEN: usize = 16;
 /// The file by which an operator says that the directory was restored.
 const RESTORED: &str = "RESTORED";
+/// Where a `standalone` keeps the admin token that it made itself, in the data directory.
+pub(crate) const ADMIN_TOKEN_FILE: &str = "admin.token";
 
 /// A data directory that belongs to this process until it is dropped.
 #[derive(Debug)]
@@ -126,7 +128,7 @@ impl DataDir {
     /// # Errors
     /// The file cannot be read or written, or holds no token.
     pub(super) fn admin_token(&self) -> anyhow::Result<(String, PathBuf)> {
-        let file = self.path.join("admin.token");
+        let file = self.path.join(ADMIN_TOKEN_FILE);
         if let Some(kept) = read(&file)? {
             let kept = kept.trim().to_owned();
             if kept.len() < SHORTEST_TOKEN || !kept.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -190,7 +192,7 @@ fn foreign(directory: &Path, configured: &[&Path]) -> anyhow::Result<Option<Stri
     for entry in fs::read_dir(directory).with_context(cannot)? {
         let entry = entry.with_context(cannot)?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let is_ours = ["LOCK", "FORMAT.new", "lost+found", "admin.token"].contains(&name.as_str());
+        let is_ours = ["LOCK", "FORMAT.new", "lost+found", ADMIN_TOKEN_FILE].contains(&name.as_str());
         if !is_ours && !is_named(&entry.path()) {
             return Ok(Some(name));
         }
@@ -201,7 +203,7 @@ fn foreign(directory: &Path, configured: &[&Path]) -> anyhow::Result<Option<Stri
 /// Takes the rights of others from what is ours in the directory: what an earlier release made there, everybody could
 /// read. The directory itself is left as whoever made it wanted it.
 fn close_to_others(directory: &Path) {
-    let ours = ["FORMAT", "INSTANCE", "LOCK", RESTORED, "admin.token", "log", "meta", "offset"];
+    let ours = ["FORMAT", "INSTANCE", "LOCK", RESTORED, ADMIN_TOKEN_FILE, "log", "meta", "offset"];
     let mut paths: Vec<PathBuf> = ours.iter().map(|name| directory.join(name)).collect();
     while let Some(path) = paths.pop() {
         // Of a link the link itself, so that nothing elsewhere is touched.

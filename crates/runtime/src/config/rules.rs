@@ -67,6 +67,14 @@ fn limits_fit_into_their_totals(settings: &Settings, reader: &mut Reader) {
         let total = super::kind::bytes_text(http.max_in_flight_body_bytes);
         reader.forbid(bodies[0], format!("is above eventmesh.http.maxInFlightBodyBytes ({total})"), None);
     }
+    let answers: [&dyn Declared; 2] = [&http::MAX_BODY, &http::MAX_IN_FLIGHT_POLLS];
+    if http.max_body_bytes > http.max_in_flight_poll_bytes && sound(reader, &answers) {
+        let body = super::kind::bytes_text(http.max_body_bytes);
+        let wrong = format!(
+            "is below eventmesh.http.maxBodyBytes ({body}): an event that was accepted would hardly be sent"
+        );
+        reader.forbid(answers[1], wrong, None);
+    }
 }
 
 fn closed_gate_has_something_to_check_against(settings: &Settings, reader: &mut Reader) {

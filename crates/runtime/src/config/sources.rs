@@ -45,7 +45,11 @@ impl Given {
         let mut ours: Vec<_> = variables
             .into_iter()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .filter(|(name, _)| name.to_ascii_uppercase().replace('.', "_").starts_with("EVENTMESH_"))
+            .filter(|(name, _)| {
+                let capitals = name.to_ascii_uppercase().replace('.', "_");
+                // Those of the commands of users are theirs.
+                capitals.starts_with("EVENTMESH_") && !capitals.starts_with("EVENTMESH_CLI_")
+            })
             .collect();
         ours.sort();
         for (name, value) in ours {

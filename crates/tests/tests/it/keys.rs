@@ -10,7 +10,10 @@ use mesh_tests::{
     free_port, pause, run_to_end, token_of, until,
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    time::Instant,
+};
 
 use crate::gate_tokens;
 
@@ -161,6 +164,59 @@ async fn a_connection_too_many_waits_until_another_ends() -> Result<()> {
     ensure!(third.read_head(Duration::from_millis(500)).await.is_empty(), "a third is served");
     open.remove(0).reset()?;
     ensure!(third.read_head(SOON).await.starts_with("HTTP/1.1 404"), "it is not served afterwards");
+    Ok(())
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_take_of_a_budget_that_the_largest_event_fits_into() -> Result<()> {
+    // shows: eventmesh.http.maxInFlightPollBytes
+    let home = tempfile::tempdir()?;
+    let few = ["standalone", "-Deventmesh.http.maxInFlightPollBytes=11MiB"];
+    let output = run_to_end(&few, &[], home.path(), SOON).await?;
+    ensure!(
+        output.code == Some(64) && output.text.contains("eventmesh.http.maxBodyBytes (12MiB)"),
+        "{output:?}"
+    );
+
+    let mut server = Server::new()?
+        .key("eventmesh.http.maxBodyBytes", "10MiB")
+        .key("eventmesh.http.maxInFlightPollBytes", "10MiB");
+    let client = server.start().await?;
+    for name in ["stuck", "other"] {
+        client.subscribed(&Subscribe::load_balance(name, "t").group(name)).await?;
+    }
+    let mut large = event("large");
+    large["data"] = "x".repeat(7 << 20).into();
+    client.published("t", [large]).await?;
+    // One that reads nothing, and whose system takes next to nothing for it.
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(4_096)?;
+    let mut stuck = socket.connect(([127, 0, 0, 1], server.traffic_port()).into()).await?;
+    stuck
+        .write_all(b"GET /events/poll?clientId=stuck&timeoutMs=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await?;
+    let mut head = [0; 15];
+    stuck.read_exact(&mut head).await?;
+    assert_eq!(&head, b"HTTP/1.1 200 OK");
+    let over = client.poll_reply("other", 1, 0).await?.expect_error(503, "overloaded")?;
+    ensure!(over.header("retry-after").is_some(), "{over}");
+    drop(stuck);
+    // It was given back uncounted.
+    assert_eq!(client.receive("other", 1, SOON).await?[0].attempt, 1);
+
+    // Each sign takes six in JSON: more than the whole budget, and it is delivered.
+    let headers = [
+        ("content-type", "text/plain"),
+        ("ce-specversion", "1.0"),
+        ("ce-id", "signs"),
+        ("ce-source", "/s"),
+        ("ce-type", "t"),
+    ];
+    let signs = "\u{1}".repeat(2 << 20);
+    client.call("POST", "/events/publish?topic=t", &headers, signs.clone(), SOON).await?.expect(202)?;
+    let got = client.receive("other", 1, SOON).await?;
+    let event: Value = serde_json::from_str(got[0].event.get())?;
+    ensure!(event["data"] == *signs, "another text came");
     Ok(())
 }
 

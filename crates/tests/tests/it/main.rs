@@ -4,6 +4,7 @@ mod acks;
 mod admin;
 mod attributes;
 mod bench;
+mod cli;
 mod codes;
 mod config;
 mod corruption;

@@ -60,5 +60,5 @@ keys! {
     MAX_IN_FLIGHT_POLLS: Bytes = Bytes { min: MIB, max: 1 << 40 },
     "eventmesh.http.maxInFlightPollBytes", Fallback::Value("256MiB"),
     "Memory for all poll answers that are being written, and for what streams write; beyond it a poll is answered 503 and \
-     a stream waits.";
+     a stream waits. At least `eventmesh.http.maxBodyBytes`; an event that takes more all the same is sent alone.";
 }

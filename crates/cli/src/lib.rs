@@ -1,0 +1,91 @@
+//! What a person types: `pub` and `sub` on the client library, `topic`, `group` and `dlq` on the admin port.
+//!
+//! * [`UserCommand`] is what `clap` reads; [`run`] does it and says how the process ends ([`Outcome`], `docs/cli.md`).
+//! * What is printed for programs is JSON, a value a line; what is for people is a table, in which nothing an event carries
+//!   can steer a terminal ([`output`]).
+//! * Errors end with the next step ([`problem`]).
+
+mod connect;
+mod dlq;
+mod group;
+mod output;
+mod problem;
+mod publish;
+mod subscribe;
+mod topic;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+pub use connect::{Connect, Local};
+pub use problem::Outcome;
+
+use problem::{Failure, complain};
+
+/// The commands of users.
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Publish events to a topic
+    Pub(publish::Publish),
+    /// Receive the events of a topic and print them, or hand each to a command
+    Sub(subscribe::Subscribe),
+    /// Look at topics, make and delete them
+    #[command(subcommand)]
+    Topic(topic::TopicCommand),
+    /// Look at groups and their lag, move them, remove them
+    #[command(subcommand)]
+    Group(group::GroupCommand),
+    /// Look at dead letters, replay and discard them
+    #[command(subcommand)]
+    Dlq(dlq::DlqCommand),
+}
+
+impl UserCommand {
+    /// Where the server is and how to speak to it.
+    pub fn connect(&self) -> &Connect {
+        match self {
+            Self::Pub(publish) => &publish.connect,
+            Self::Sub(subscribe) => &subscribe.connect,
+            Self::Topic(topic) => topic.connect(),
+            Self::Group(group) => group.connect(),
+            Self::Dlq(dlq) => dlq.connect(),
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Pub(_) => "pub",
+            Self::Sub(_) => "sub",
+            Self::Topic(_) => "topic",
+            Self::Group(_) => "group",
+            Self::Dlq(_) => "dlq",
+        }
+    }
+}
+
+/// Does what was typed. `local` is where a server on this machine would be.
+pub fn run(command: UserCommand, local: &Local) -> ExitCode {
+    let name = command.name();
+    let done = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(act(command, local)),
+        Err(error) => Err(Failure::other(format!("there is no runtime: {error}"))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(&format!("eventmesh {name}: {failure}"));
+            ExitCode::from(failure.outcome().code())
+        }
+    }
+}
+
+async fn act(command: UserCommand, local: &Local) -> Result<(), Failure> {
+    match command {
+        UserCommand::Pub(publish) => publish.run(local).await,
+        UserCommand::Sub(subscribe) => subscribe.run(local).await,
+        UserCommand::Topic(topic) => topic.run(local).await,
+        UserCommand::Group(group) => group.run(local).await,
+        UserCommand::Dlq(dlq) => dlq.run(local).await,
+    }
+}
