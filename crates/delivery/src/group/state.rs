@@ -175,6 +175,26 @@ impl GroupState {
             .sum()
     }
 
+    /// Whether an event of the group may be what ends its consumers.
+    pub(crate) fn has_suspects(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.lane.has_suspects())
+    }
+
+    /// Whether the stream of a member has such an event, and gets nothing else.
+    pub(crate) fn is_alone(&self, member: Member) -> bool {
+        self.lanes.iter().any(|lane| lane.lane.is_alone_with(member))
+    }
+
+    /// Of the streams of these members the one that is given nothing more until it has nothing, so that it can be given
+    /// what goes alone: the one with the least in flight.
+    pub(crate) fn emptied(&self, streams: impl Iterator<Item = Member>) -> Option<Member> {
+        let could = |member: &Member| {
+            !self.is_alone(*member) && self.lanes.iter().any(|lane| lane.lane.suspect_for(*member).is_some())
+        };
+        let least = streams.filter(could).min_by_key(|member| (self.windows.of(*member), *member))?;
+        (self.windows.of(least) > 0).then_some(least)
+    }
+
     pub(crate) fn next_timer(&self) -> Option<UnixMillis> {
         self.lanes.iter().filter_map(|lane| lane.lane.next_timer()).min()
     }

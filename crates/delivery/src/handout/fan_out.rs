@@ -206,8 +206,16 @@ impl HandOuts {
         core.signals.returned.inc_by(state.advance(now, &mut batch));
         let mut ready: Vec<(Arc<Stream>, Room, usize)> = Vec::new();
         let mut limit = None;
-        for stream in state.streams.all() {
-            if !stream.receiver.may_receive(&group.id.topic) {
+        // An event that may be what ends its consumers goes to a stream alone: one is emptied for it.
+        let has_suspects = state.has_suspects();
+        let may = |stream: &&Arc<Stream>| stream.receiver.may_receive(&group.id.topic);
+        let emptied = if has_suspects {
+            state.emptied(state.streams.all().filter(may).map(|stream| stream.member))
+        } else {
+            None
+        };
+        for stream in state.streams.all().filter(may) {
+            if has_suspects && (emptied == Some(stream.member) || state.is_alone(stream.member)) {
                 continue;
             }
             let window = state.window(stream.member);
@@ -244,6 +252,7 @@ impl HandOuts {
                 most: credit.min(share).min(left),
                 bytes: room.bytes,
                 at_least_one: room.is_empty,
+                holds: looking.state.windows.of(stream.member) > 0,
                 work: LOOK,
                 by_stream: true,
             };

@@ -66,6 +66,7 @@ enum Look {
         commit: Option<Committing>,
         cold: Option<(Arc<Partition>, Offset)>,
         more: bool,
+        alone: bool,
         held: bool,
     },
 }
@@ -86,6 +87,8 @@ struct Round {
     deliveries: Vec<Delivery>,
     /// There may be more, were the tenant's backlog not full.
     held: bool,
+    /// Nothing may be beside it.
+    alone: bool,
 }
 
 /// How often somebody looks again who is held by the backlog of the tenant.
@@ -190,7 +193,7 @@ impl HandOuts {
         }
         let mut answer = Answer { hand_outs: self.clone(), deliveries: Vec::new(), delivered: false };
         let mut bytes = self.core.limits.answer_bytes;
-        let mut held = false;
+        let (mut held, mut alone) = (false, false);
         let limit = receiver.backlog_limit();
         let owner = self.ids.owner_tag(receiver.principal());
         let taker = Taker { client, member: member_of(receiver.tenant(), client), limit, owner };
@@ -201,16 +204,18 @@ impl HandOuts {
         };
         for place in 0..groups.len() {
             let group = &groups[(first + place) % groups.len()];
-            let left = most - answer.deliveries.len();
+            let left = if alone { 0 } else { most - answer.deliveries.len() };
             if left == 0 || bytes == 0 {
                 group.state.lock().wake(&group.waiters);
                 break;
             }
-            let got = self.take_from_group(group, &taker, left, bytes).await?;
+            let holds = !answer.deliveries.is_empty();
+            let got = self.take_from_group(group, &taker, left, bytes, holds).await?;
             for delivery in &got.deliveries {
                 bytes = bytes.saturating_sub(delivery.record.json().len() + 512);
             }
             held |= got.held;
+            alone |= got.alone;
             answer.deliveries.extend(got.deliveries);
         }
         Ok((answer, held))
@@ -222,6 +227,7 @@ impl HandOuts {
         taker: &Taker<'_>,
         most: usize,
         bytes: usize,
+        holds: bool,
     ) -> Result<Round, LedgerUnavailable> {
         let member = taker.member;
         loop {
@@ -229,10 +235,10 @@ impl HandOuts {
                 return Ok(Round::default());
             }
             self.core.ensure_lanes(group).await?;
-            match self.look(group, taker, most, bytes) {
+            match self.look(group, taker, most, bytes, holds) {
                 Look::NotAMember => return Ok(Round::default()),
                 Look::Stale => {}
-                Look::Took { epoch, taken, commit, cold, more, held } => {
+                Look::Took { epoch, taken, commit, cold, more, alone, held } => {
                     let changed = commit.is_some();
                     let left_to: Vec<Member> =
                         taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
@@ -248,7 +254,7 @@ impl HandOuts {
                         }
                     }
                     if !got.is_empty() || held {
-                        return Ok(Round { deliveries: got, held });
+                        return Ok(Round { deliveries: got, held, alone });
                     }
                     if let Some((partition, offset)) = cold {
                         self.core.storage.warm(&partition, offset).await?;
@@ -263,7 +269,14 @@ impl HandOuts {
     }
 
     /// Takes for a member, under the group's lock, and hands the batch in before it lets go.
-    fn look(self: &Arc<Self>, group: &Arc<Group>, taker: &Taker<'_>, most: usize, bytes: usize) -> Look {
+    fn look(
+        self: &Arc<Self>,
+        group: &Arc<Group>,
+        taker: &Taker<'_>,
+        most: usize,
+        bytes: usize,
+        holds: bool,
+    ) -> Look {
         let (core, member) = (&self.core, taker.member);
         let now = core.clock.now();
         let mut guard = core.enter(group, now);
@@ -285,16 +298,16 @@ impl HandOuts {
         let reserved = group.reserve_backlog(most, limit);
         let held = reserved < most && state.has_work();
         let most = reserved;
-        let demand = Demand { member, most, bytes, at_least_one: true, work: LOOK, by_stream: false };
+        let demand = Demand { member, most, bytes, at_least_one: true, holds, work: LOOK, by_stream: false };
         let mut looking = Looking::new(now, state, group, &mut batch);
-        let Took { taken, cold, more } = take(core, &mut looking, demand);
+        let Took { taken, cold, more, alone } = take(core, &mut looking, demand);
         group.end_reservation(looking.state, reserved, limit);
         let taken = Arc::new(taken);
         let commit = (!batch.is_empty()).then(|| {
             let completes = taken.clone();
             core.commit(group, state, batch, Durability::Logged, |staged| staged.taken = Some(completes))
         });
-        Look::Took { epoch, taken, commit, cold, more, held }
+        Look::Took { epoch, taken, commit, cold, more, alone, held }
     }
 
     /// Waits for the commit of a take: what stands then is handed out.

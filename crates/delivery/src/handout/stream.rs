@@ -16,7 +16,7 @@ pub use mesh_push::Waiting;
 
 use super::{
     hand_outs::{Delivery, HandOuts, PollError},
-    streams::Streams,
+    streams::{SERVER_STOPS, Streams},
 };
 use crate::group::{
     receiver::Receiver,
@@ -27,6 +27,7 @@ use crate::group::{
 pub struct ClientStream {
     streams: Arc<Streams>,
     stream: Arc<Stream>,
+    reason: &'static str,
 }
 
 impl std::fmt::Debug for ClientStream {
@@ -47,11 +48,17 @@ impl Streams {
         client: &ClientId,
     ) -> Result<ClientStream, PollError> {
         let stream = self.open(receiver, client)?;
-        Ok(ClientStream { streams: self.clone(), stream })
+        Ok(ClientStream { streams: self.clone(), stream, reason: "closed" })
     }
 }
 
 impl ClientStream {
+    /// Ends it because the server stops, which is not its client's doing. What to tell the client.
+    pub fn stop(mut self) -> &'static str {
+        self.reason = SERVER_STOPS;
+        SERVER_STOPS
+    }
+
     /// What there is to write; the task is woken when something comes.
     pub fn poll_waiting(&self, cx: &mut Context<'_>) -> Poll<Waiting> {
         self.stream.mailbox.poll_waiting(cx)
@@ -74,7 +81,7 @@ impl ClientStream {
 
 impl Drop for ClientStream {
     fn drop(&mut self) {
-        self.streams.close(&self.stream, "closed");
+        self.streams.close(&self.stream, self.reason);
     }
 }
 

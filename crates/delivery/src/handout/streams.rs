@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::hand_outs::{HandOuts, PollError};
 use crate::{
     group::{
-        Group, member_of,
+        Group, GroupState, member_of,
         receiver::Receiver,
         streams::{Fan, Parcel, Stream},
     },
@@ -28,6 +28,10 @@ use crate::{
 const MAILBOX_ITEMS: usize = 64;
 /// And their bytes.
 const MAILBOX_BYTES: usize = 256 << 10;
+
+/// Why a stream ended, where that was not its client's doing.
+pub(super) const SERVER_STOPS: &str = "the server is stopping";
+const CREDENTIAL_ENDED: &str = "the credential has ended";
 
 /// Streams and fans of the process.
 pub(crate) struct Streams {
@@ -90,7 +94,7 @@ impl Streams {
             None => (Vec::new(), &[][..]),
         };
         for group in had.iter().filter(|group| !is_among(&groups, group)) {
-            self.unseat(&mut registry, group, stream.member, &unwritten);
+            self.unseat(&mut registry, group, stream.member, &unwritten, true);
         }
         for group in &groups {
             self.seat(&mut registry, group, &stream, &unwritten);
@@ -103,13 +107,14 @@ impl Streams {
     pub(super) fn close(&self, stream: &Arc<Stream>, reason: &'static str) {
         let mut registry = self.registry.lock();
         let unwritten = stream.mailbox.close(reason);
+        let by_client = ![SERVER_STOPS, CREDENTIAL_ENDED].contains(&reason);
         let key = (stream.tenant.clone(), stream.client.clone());
         // One that was replaced has nothing left: whoever took over saw to it.
         if registry.open.get(&key).is_some_and(|open| Arc::ptr_eq(&open.stream, stream))
             && let Some(open) = registry.open.remove(&key)
         {
             for group in &open.groups {
-                self.unseat(&mut registry, group, stream.member, &unwritten);
+                self.unseat(&mut registry, group, stream.member, &unwritten, by_client);
             }
             self.count_streams(&registry);
         }
@@ -125,7 +130,7 @@ impl Streams {
             self.registry.lock().open.values().map(|open| open.stream.clone()).collect();
         for stream in open {
             if stream.receiver.has_ended() {
-                self.close(&stream, "the credential has ended");
+                self.close(&stream, CREDENTIAL_ENDED);
                 continue;
             }
             if stream.mailbox.unread_for_ms(now) <= patience {
@@ -157,7 +162,7 @@ impl Streams {
         open.groups.retain(|other| !Arc::ptr_eq(other, group));
         let (stream, was_last) = (open.stream.clone(), open.groups.is_empty());
         let unwritten = stream.mailbox.remove_if(|parcel| group.is_of(parcel));
-        self.unseat(&mut registry, group, stream.member, &unwritten);
+        self.unseat(&mut registry, group, stream.member, &unwritten, false);
         if was_last {
             registry.open.remove(&key);
             stream.mailbox.close("the client has no subscription any more");
@@ -207,13 +212,20 @@ impl Streams {
             crew
         });
         let fan = crew.fan.clone();
-        let is_new = self.change(group, stream.member, unwritten, Some((stream, &fan)));
+        let is_new = self.change(group, stream.member, unwritten, Some((stream, &fan)), true);
         crew.streams += usize::from(is_new);
     }
 
     /// Takes a member's stream out of a group.
-    fn unseat(&self, registry: &mut Registry, group: &Arc<Group>, member: Member, unwritten: &[Parcel]) {
-        let was_new = self.change(group, member, unwritten, None);
+    fn unseat(
+        &self,
+        registry: &mut Registry,
+        group: &Arc<Group>,
+        member: Member,
+        unwritten: &[Parcel],
+        by_client: bool,
+    ) {
+        let was_new = self.change(group, member, unwritten, None, by_client);
         let Some(crew) = registry.fans.get_mut(&group.id.topic).filter(|_| !was_new) else { return };
         crew.streams -= 1;
         if crew.streams == 0 {
@@ -229,6 +241,7 @@ impl Streams {
         member: Member,
         unwritten: &[Parcel],
         new: Option<(&Arc<Stream>, &Arc<Fan>)>,
+        by_client: bool,
     ) -> bool {
         let core = &self.hand_outs.core;
         let now = core.clock.now();
@@ -248,8 +261,9 @@ impl Streams {
                     core.signals.returned.inc();
                     state.give_back(std::slice::from_ref(parcel), now, &mut batch);
                 }
-                for lane in &mut state.lanes {
-                    lane.lane.stream_closed(member, now, &state.terms, &mut state.windows, &mut batch);
+                let GroupState { lanes, terms, windows, .. } = &mut *state;
+                for lane in lanes {
+                    lane.lane.stream_closed(member, by_client, now, terms, windows, &mut batch);
                 }
                 core.ledger.commit_later(epoch, batch);
             }

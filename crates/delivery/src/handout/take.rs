@@ -22,6 +22,8 @@ pub(crate) struct Took {
     pub(crate) cold: Option<(Arc<Partition>, Offset)>,
     /// There may be more at once.
     pub(crate) more: bool,
+    /// There is one hand-out, and nothing may be beside it.
+    pub(crate) alone: bool,
 }
 
 /// Who waits for something right now and may have it.
@@ -66,6 +68,11 @@ impl<'a> Looking<'a> {
         // Nor may anything wait for a stream that is given nothing of this topic now.
         let barred = state.streams.all().filter(|stream| !stream.receiver.may_receive(&group.id.topic));
         full.extend(barred.map(|stream| stream.member));
+        // Nor for one that has an event which goes alone.
+        if state.has_suspects() {
+            let alone = state.streams.all().filter(|stream| state.is_alone(stream.member));
+            full.extend(alone.map(|stream| stream.member));
+        }
         Self { now, state, group, batch, full, work: LOOK }
     }
 }
@@ -86,6 +93,11 @@ pub(crate) fn take(core: &Core, looking: &mut Looking<'_>, demand: Demand) -> To
     let mut left = demand;
     let number = lanes.len();
     *turn = turn.wrapping_add(1);
+    // What goes alone comes first, while nothing is there yet.
+    let suspect = lanes.iter().position(|lane| lane.lane.suspect_for(left.member).is_some());
+    if let Some(place) = suspect.filter(|_| !left.holds) {
+        *turn = place;
+    }
     for place in 0..number {
         if left.most == 0 {
             break;
@@ -114,6 +126,11 @@ pub(crate) fn take(core: &Core, looking: &mut Looking<'_>, demand: Demand) -> To
         // A stream has room for one large event, not for one of every partition.
         left.at_least_one &= used == 0 || !left.by_stream;
         took.more |= taken.more;
+        took.alone |= taken.alone;
+        left.holds |= !taken.hand_outs.is_empty();
+        if taken.alone {
+            left.most = 0;
+        }
         if let Some(offset) = taken.cold {
             took.cold = took.cold.or_else(|| Some((lane.partition.clone(), offset)));
         }

@@ -154,53 +154,81 @@ impl Take<'_> {
         true
     }
 
-    /// What waits and may go to this member, lowest offset first.
+    /// What waits and may go to this member, lowest offset first; before it what goes alone, while nothing is there yet.
     fn retries(&mut self, lane: &mut Lane, windows: &mut Windows, source: &mut dyn Source) {
-        let mut from = 0;
         let mut skipped = 0;
+        if self.has_nothing()
+            && let Some(suspect) = lane.suspect_for(self.demand.member)
+            && !self.offer(lane, windows, source, suspect, &mut skipped)
+        {
+            return;
+        }
+        let mut from = 0;
         while !self.is_full() {
             let run = lane.runs.get(&self.demand.member).and_then(|run| run.range(from..).next().copied());
             let free = lane.free.range(from..).next().copied();
             let Some(offset) = run.into_iter().chain(free).min() else { return };
             from = offset + 1;
-            let key = lane.entries[&offset].row.key;
-            if run != Some(offset) && self.left_to_another(lane, key) {
-                skipped += 1;
-                if skipped == SKIP {
-                    return;
-                }
-                continue;
-            }
-            let mut found = Vec::with_capacity(1);
-            let cached = source.records(Offset(offset), 1, &mut found);
-            let record = found.pop().filter(|record| record.offset().0 == offset);
-            match (record, cached) {
-                (None, Cached::Cold) => {
-                    self.taken.cold = Some(Offset(offset));
-                    return;
-                }
-                (None, Cached::UpTo(_) | Cached::GoneTo(_)) => {
-                    self.taken.dropped.gone += 1;
-                    self.end(lane, offset);
-                }
-                (Some(record), _) => match self.judge(&record) {
-                    None => return,
-                    Some(verdict) => match verdict {
-                        Verdict::Deliver if self.fits(&record) => self.hand_out(lane, windows, &record),
-                        Verdict::Deliver => return,
-                        Verdict::Filtered => {
-                            self.taken.dropped.filtered += 1;
-                            self.end(lane, offset);
-                        }
-                        Verdict::Expired => {
-                            self.taken.dropped.expired += 1;
-                            self.end(lane, offset);
-                        }
-                    },
-                },
+            if !self.offer(lane, windows, source, offset, &mut skipped) {
+                return;
             }
             // A run that goes on is behind the offset just given.
         }
+    }
+
+    fn has_nothing(&self) -> bool {
+        !self.demand.holds && self.taken.hand_outs.is_empty()
+    }
+
+    /// Hands out one that waits, ends it, or leaves it. `false`: this look is over.
+    fn offer(
+        &mut self,
+        lane: &mut Lane,
+        windows: &mut Windows,
+        source: &mut dyn Source,
+        offset: u64,
+        skipped: &mut usize,
+    ) -> bool {
+        let key = lane.entries[&offset].row.key;
+        let its_run = lane.runs.get(&self.demand.member).is_some_and(|run| run.contains(&offset));
+        let is_suspect = lane.is_suspect(offset);
+        if (!its_run && self.left_to_another(lane, key)) || (is_suspect && !self.has_nothing()) {
+            *skipped += 1;
+            return *skipped < SKIP;
+        }
+        let mut found = Vec::with_capacity(1);
+        let cached = source.records(Offset(offset), 1, &mut found);
+        let record = found.pop().filter(|record| record.offset().0 == offset);
+        match (record, cached) {
+            (None, Cached::Cold) => {
+                self.taken.cold = Some(Offset(offset));
+                return false;
+            }
+            (None, Cached::UpTo(_) | Cached::GoneTo(_)) => {
+                self.taken.dropped.gone += 1;
+                self.end(lane, offset);
+            }
+            (Some(record), _) => match self.judge(&record) {
+                None => return false,
+                Some(Verdict::Deliver) => {
+                    if !self.fits(&record) {
+                        return false;
+                    }
+                    self.hand_out(lane, windows, &record);
+                    self.taken.alone = is_suspect;
+                    self.closed = is_suspect;
+                }
+                Some(Verdict::Filtered) => {
+                    self.taken.dropped.filtered += 1;
+                    self.end(lane, offset);
+                }
+                Some(Verdict::Expired) => {
+                    self.taken.dropped.expired += 1;
+                    self.end(lane, offset);
+                }
+            },
+        }
+        true
     }
 
     /// What the log has at and after `scan`.
@@ -273,6 +301,7 @@ impl Take<'_> {
                     serial: 0,
                     void_below: 0,
                     returned: false,
+                    lost: 0,
                     first: UnixMillis(0),
                     last: UnixMillis(0),
                     at: UnixMillis(0),

@@ -127,6 +127,8 @@ pub struct Taken {
     pub dropped: Dropped,
     /// The hand-outs are done when they are handed out: there are no rows.
     pub auto: bool,
+    /// There is one hand-out, and nothing may be beside it.
+    pub alone: bool,
 }
 
 /// Which member takes, and how much.
@@ -140,6 +142,8 @@ pub struct Demand {
     pub bytes: usize,
     /// Whether one delivery is given whatever its size.
     pub at_least_one: bool,
+    /// Whether the answer, or the member's stream, has something already: what goes alone is left then.
+    pub holds: bool,
     /// What may be spent on looking, see [`Judge::cost`].
     pub work: usize,
     /// Whether it goes to a stream: after a restart such deliveries are due at once.
@@ -209,7 +213,12 @@ pub struct Lane {
     runs: BTreeMap<Member, BTreeSet<u64>>,
     timers: BTreeSet<(u64, u64)>,
     condemned: BTreeSet<u64>,
+    /// Offsets of events that lost two locks: see [`Lane::is_suspect`]. Hardly a lane has any.
+    suspects: Option<BTreeSet<u64>>,
 }
+
+/// An event that lost so many locks may be what ends its consumers.
+const SUSPECT: u8 = 2;
 
 const _: () = assert!(size_of::<Lane>() <= 256, "there is a lane for each group and partition");
 
@@ -266,6 +275,45 @@ impl Lane {
         self.entries
             .get(&offset.0)
             .is_some_and(|entry| entry.phase == Phase::Held && entry.row.serial == serial)
+    }
+
+    /// Whether an event may be what ends its consumers: it lost two locks. It is handed out alone, so that what would
+    /// have been beside it does not lose its lock too.
+    fn is_suspect(&self, offset: u64) -> bool {
+        self.suspects.as_ref().is_some_and(|suspects| suspects.contains(&offset))
+    }
+
+    /// Whether any event that is outstanding lost two locks.
+    pub(crate) fn has_suspects(&self) -> bool {
+        self.suspects.is_some()
+    }
+
+    /// Whether the stream of a member has such an event: it is given nothing else until that is settled.
+    pub(crate) fn is_alone_with(&self, member: Member) -> bool {
+        let is_there = |entry: &Entry| entry.in_window() && entry.row.by_stream && entry.member() == member;
+        let mut suspects = self.suspects.iter().flat_map(|suspects| suspects.iter());
+        suspects.any(|offset| self.entries.get(offset).is_some_and(is_there))
+    }
+
+    /// The first such event that a member may take now.
+    pub(crate) fn suspect_for(&self, member: Member) -> Option<u64> {
+        let run = self.runs.get(&member);
+        let is_takeable =
+            |offset: &u64| self.free.contains(offset) || run.is_some_and(|run| run.contains(offset));
+        self.suspects.iter().flat_map(|suspects| suspects.iter()).copied().find(is_takeable)
+    }
+
+    /// The lock of an event was lost: its client did not say anything of it.
+    fn lose_lock(&mut self, offset: u64) {
+        let Some(entry) = self.entries.get_mut(&offset) else { return };
+        entry.row.lost = entry.row.lost.saturating_add(1).min(SUSPECT + 1);
+        self.suspect(offset);
+    }
+
+    fn suspect(&mut self, offset: u64) {
+        if self.entries.get(&offset).is_some_and(|entry| entry.row.lost >= SUSPECT) {
+            self.suspects.get_or_insert_default().insert(offset);
+        }
     }
 
     /// Outstanding entries, of any kind.
@@ -428,6 +476,12 @@ impl Lane {
         }
         self.condemned.remove(&offset);
         self.free.remove(&offset);
+        if let Some(suspects) = &mut self.suspects
+            && suspects.remove(&offset)
+            && suspects.is_empty()
+        {
+            self.suspects = None;
+        }
         if let Some(key) = entry.row.key {
             self.keys.ends(key, offset);
             self.place_key(key, now);

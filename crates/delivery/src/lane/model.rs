@@ -179,6 +179,7 @@ impl Model {
             most: self.random.random_range(1..5),
             bytes: self.random.random_range(1..2_000),
             at_least_one: self.random.random_bool(0.8),
+            holds: self.random.random_bool(0.3),
             work: self.random.random_range(1..200),
             by_stream: self.random.random_bool(0.3),
         };
@@ -198,6 +199,13 @@ impl Model {
             .filter(|(_, entry)| is_early(entry))
             .map(|(offset, _)| *offset)
             .collect();
+        let suspects: BTreeSet<u64> = self
+            .lane
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.row.lost >= SUSPECT)
+            .map(|(offset, _)| *offset)
+            .collect();
         let taken = self.lane.take(
             &demand,
             self.now,
@@ -209,6 +217,9 @@ impl Model {
         let given: Vec<(u64, u32)> =
             taken.hand_outs.iter().map(|hand_out| (hand_out.record.offset().0, hand_out.serial)).collect();
         self.note(format_args!("take by {member}: {given:?} ends {:?} next {}", taken.ends, taken.next));
+        let goes_alone = given.iter().any(|(offset, _)| suspects.contains(offset));
+        assert_eq!(taken.alone, goes_alone, "{given:?} of {suspects:?}");
+        assert!(!goes_alone || (given.len() == 1 && !demand.holds), "{given:?} are not alone");
         for (offset, _) in &given {
             assert!(!early.contains(offset), "event {offset} was handed out before it was due");
         }
@@ -403,7 +414,14 @@ impl Model {
     fn close_stream(&mut self) {
         let member = self.random.random_range(0..MEMBERS);
         let mut batch = PositionBatch::new();
-        self.lane.stream_closed(Member(member), self.now, &self.terms, &mut self.windows, &mut batch);
+        self.lane.stream_closed(
+            Member(member),
+            self.random.random_bool(0.5),
+            self.now,
+            &self.terms,
+            &mut self.windows,
+            &mut batch,
+        );
         self.note(format_args!("the stream of member {member} closed"));
         for (offset, entry) in &self.lane.entries {
             let written = entry.phase == Phase::Held && entry.row.by_stream;

@@ -190,10 +190,12 @@ impl Lane {
 
     /// A member's stream ended: what was written to it and is not settled is due at once the first time, with
     /// backoff afterwards, and a dead letter after its last attempt. What lies behind one of them of its key is
-    /// withdrawn. What never was written is to be given back before.
+    /// withdrawn. What never was written is to be given back before. `by_client`: the client ended it, or was gone, and
+    /// what it had lost its lock by that.
     pub fn stream_closed(
         &mut self,
         member: Member,
+        by_client: bool,
         now: UnixMillis,
         terms: &Terms,
         windows: &mut Windows,
@@ -209,6 +211,9 @@ impl Lane {
             let attempt = entry.row.attempt;
             let due =
                 if attempt <= 1 { now } else { now.plus(terms.backoff.random_delay(attempt, &terms.chance)) };
+            if by_client {
+                self.lose_lock(offset);
+            }
             self.fail(offset, LastError::StreamClosed, due, now, terms, windows, batch);
             let row = self.entries[&offset].row.clone();
             self.stage_put(batch, offset, row);

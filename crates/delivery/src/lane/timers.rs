@@ -37,6 +37,7 @@ impl Lane {
             match entry.phase {
                 Phase::Held => {
                     let due = at.plus(terms.backoff.random_delay(attempt, &terms.chance));
+                    self.lose_lock(offset);
                     self.fail(offset, LastError::DeadlinePassed, due, now, terms, windows, batch);
                 }
                 Phase::Waiting => self.wait(offset, at.min(now), now),

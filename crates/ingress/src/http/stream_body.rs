@@ -55,7 +55,8 @@ impl StreamBody {
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let Some(stream) = &self.stream else { return Poll::Ready(None) };
         if self.stop.as_mut().poll(cx).is_ready() {
-            return self.last("the server is stopping");
+            let reason = self.stream.take().map_or("", ClientStream::stop);
+            return self.last(reason);
         }
         if self.over_budget.as_mut().is_some_and(|pause| pause.as_mut().poll(cx).is_ready()) {
             self.over_budget = None;

@@ -20,6 +20,10 @@ const ERROR_SHIFT: u8 = 2;
 const ERROR_MASK: u8 = 0b111;
 /// The bit of the flags that says that the newest hand-out never reached its member.
 const RETURNED_SHIFT: u8 = 5;
+/// The bits of the flags that count lost locks.
+const LOST_SHIFT: u8 = 6;
+/// As many lost locks are counted.
+const MOST_LOST: u8 = 3;
 
 /// Why a delivery ends in the dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +70,8 @@ pub struct Row {
     pub void_below: u32,
     /// The newest hand-out never reached its member: its id is void, older ones are not.
     pub returned: bool,
+    /// How often its lock was lost: the deadline passed, or the stream ended that it was written to. Three at most.
+    pub lost: u8,
     /// The first hand-out.
     pub first: UnixMillis,
     /// The last hand-out.
@@ -86,7 +92,7 @@ impl Row {
     /// The row's bytes: version, state, flags, then the numbers big-endian in the order of the fields, the reason
     /// as text in a row of version 2, and a CRC-32 of it all. Flags: bit 0 by a stream, bit 1 with a key, bits 2 to 4
     /// why the last attempt failed where that is not a client's reason, bit 5 that the newest hand-out never reached
-    /// its member.
+    /// its member, bits 6 and 7 how many locks were lost.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED + CHECKSUM);
         let (version, code) = match self.error.code() {
@@ -104,7 +110,8 @@ impl Row {
             u8::from(self.by_stream)
                 | u8::from(self.key.is_some()) << 1
                 | code << ERROR_SHIFT
-                | u8::from(self.returned) << RETURNED_SHIFT,
+                | u8::from(self.returned) << RETURNED_SHIFT
+                | self.lost.min(MOST_LOST) << LOST_SHIFT,
         );
         for number in [self.attempt, self.serial, self.void_below] {
             out.extend(number.to_be_bytes());
@@ -150,6 +157,7 @@ impl Row {
             serial: u32_at(7),
             void_below: u32_at(11),
             returned: body[2] >> RETURNED_SHIFT & 1 != 0,
+            lost: body[2] >> LOST_SHIFT,
             first: UnixMillis(u64_at(15)),
             last: UnixMillis(u64_at(23)),
             at: UnixMillis(u64_at(31)),
@@ -173,6 +181,7 @@ mod tests {
             serial: 4,
             void_below: 2,
             returned: false,
+            lost: 0,
             first: UnixMillis(1_700_000_000_001),
             last: UnixMillis(1_700_000_000_002),
             at: UnixMillis(1_700_000_000_003),
@@ -192,8 +201,10 @@ mod tests {
             RowState::Condemned(EndReason::Rejected),
         ] {
             for key in [None, Some(0), Some(77)] {
-                let row = Row { state, key, ..row() };
-                assert_eq!(Row::decode(&row.encode()), Some(row));
+                for lost in 0..=3 {
+                    let row = Row { state, key, lost, returned: lost == 1, ..row() };
+                    assert_eq!(Row::decode(&row.encode()), Some(row));
+                }
             }
         }
     }

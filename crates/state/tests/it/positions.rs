@@ -38,6 +38,7 @@ fn row(attempt: u32) -> Row {
         serial: attempt,
         void_below: 0,
         returned: false,
+        lost: 0,
         first: UnixMillis(1),
         last: UnixMillis(2),
         at: UnixMillis(3),

@@ -35,6 +35,7 @@ mod metrics;
 mod modules;
 mod openapi;
 mod peers;
+mod poison;
 mod poll;
 mod preserve;
 mod publish;
