@@ -51,6 +51,13 @@ fn lane(lane: &LaneView, now: UnixMillis) -> Value {
         "outstanding": lane.outstanding,
         "pending": lane.pending,
     });
+    if let Some(matching) = lane.lag_matching {
+        shown["lagMatching"] = matching.into();
+    }
+    if let Some(gap) = lane.gap {
+        let (from, to) = (gap.from.to_string(), gap.to.to_string());
+        shown["gap"] = json!({"from": from, "to": to, "reason": gap.reason.as_str()});
+    }
     if let Some(oldest) = lane.oldest_ms {
         shown["oldestMs"] = oldest.into();
         shown["lagMs"] = now.0.saturating_sub(oldest).into();
@@ -74,7 +81,8 @@ fn group(view: &GroupView, now: UnixMillis) -> Value {
             })
         })
         .collect();
-    json!({
+    let matching: Option<u64> = view.partitions.iter().map(|lane| lane.lag_matching).sum();
+    let mut shown = json!({
         "topic": view.id.topic.as_str(),
         "tenant": view.id.tenant.as_str(),
         "group": view.id.name.as_str(),
@@ -87,7 +95,11 @@ fn group(view: &GroupView, now: UnixMillis) -> Value {
         "settings": settings(&view.settings),
         "members": members,
         "partitions": view.partitions.iter().map(|of| lane(of, now)).collect::<Value>(),
-    })
+    });
+    if let Some(matching) = matching {
+        shown["lagMatching"] = matching.into();
+    }
+    shown
 }
 
 pub(crate) async fn list(

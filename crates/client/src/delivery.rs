@@ -67,6 +67,20 @@ pub struct Delivery {
     pub epoch: String,
     /// Until when it is this client's, an RFC 3339 time in UTC; afterwards it comes again.
     pub locked_until: String,
+    /// What the group was not given before it, because it is gone; `None`, as nearly always: nothing.
+    pub gap: Option<Gap>,
+}
+
+/// Events that a group was not given.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Gap {
+    /// The first position that was skipped, a decimal number.
+    pub from: String,
+    /// The one behind the last.
+    pub to: String,
+    /// `dropped_backlog`: the backlog of the topic passed its limits; `gone`: the log no longer has them.
+    pub reason: String,
 }
 
 #[derive(Deserialize)]
@@ -81,6 +95,8 @@ struct Wire {
     offset: String,
     epoch: String,
     locked_until: String,
+    #[serde(default)]
+    gap: Option<Gap>,
 }
 
 impl Delivery {
@@ -106,6 +122,7 @@ impl Delivery {
             offset: wire.offset,
             locked_until: wire.locked_until,
             epoch: wire.epoch,
+            gap: wire.gap,
         })
     }
 }

@@ -45,7 +45,7 @@ mod transport;
 pub use acker::{AckTotals, Acker, AckerSettings, AckerWork};
 pub use admin::AdminClient;
 pub use client::{Client, ClientBuilder};
-pub use delivery::{Delivery, DeliveryId};
+pub use delivery::{Delivery, DeliveryId, Gap};
 pub use error::Error;
 pub use event::{OutgoingEvent, Published, parse_event};
 pub use mesh_frame::{Event, Filter};

@@ -18,7 +18,7 @@ use mesh_storage::{Storage, Topic};
 
 use crate::{
     dead_letters::DeadLetters,
-    group::{Core, member_of, receiver::Receiver},
+    group::{Core, activity::Activity, member_of, receiver::Receiver},
     handout::{
         delivery_id::DeliveryIds,
         hand_outs::{HandOuts, PollError},
@@ -103,6 +103,7 @@ impl ReliableDispatcher {
             epoch: on.epoch,
             directory: Default::default(),
             attention: Default::default(),
+            activity: Activity::new(on.limits.idle_timeout),
             owned: Owned::new(),
             limits: on.limits,
             signals: on.signals,

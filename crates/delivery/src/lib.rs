@@ -33,7 +33,7 @@ pub use handout::delivery_id::{DeliveryIds, DeliveryRef};
 pub use handout::hand_outs::{Delivery, PollError};
 pub use handout::poll::Answer;
 pub use handout::stream::{ClientStream, Waiting};
-pub use lane::AckMode;
+pub use lane::{AckMode, Gap, GapReason};
 pub use ledger::LedgerUnavailable;
 pub use limits::DeliveryLimits;
 pub use mesh_state::{

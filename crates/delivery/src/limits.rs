@@ -11,6 +11,8 @@ pub struct DeliveryLimits {
     pub outstanding_total: usize,
     /// Subscriptions a client may have.
     pub subscriptions_per_client: usize,
+    /// After how long without a sign of a client its subscriptions end; `None`: never.
+    pub idle_timeout: Option<Duration>,
     /// Bytes an answer to a poll may have.
     pub answer_bytes: usize,
     /// How long a client may leave lie what its stream has for it.

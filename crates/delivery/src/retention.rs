@@ -131,6 +131,11 @@ impl Retention {
             };
             let old = partition.start();
             let retained = self.core.storage.retain(partition, retain).await?;
+            // A topic that was deleted meanwhile, or made again, has lost nothing by this.
+            let is_there = self.core.storage.topic(topic.name()).is_some_and(|now| Arc::ptr_eq(&now, topic));
+            if !is_there {
+                return Ok(());
+            }
             if retained.dropped_backlog > 0 {
                 tracing::warn!(
                     topic = %topic.name(),
@@ -141,6 +146,11 @@ impl Retention {
                     "backlog limits dropped events that some group was not done with"
                 );
                 self.core.signals.drop_by("dropped_backlog", retained.dropped_backlog);
+                for group in self.core.directory.of_topic(topic.name()) {
+                    if let Some(lane) = group.state.lock().lane(partition.id()) {
+                        lane.backlog_dropped(old, retained.start);
+                    }
+                }
             }
             if let Some(floor) = floor {
                 self.warn_of_backlog(partition, floor, &retain).await?;

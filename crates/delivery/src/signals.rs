@@ -25,6 +25,8 @@ pub struct DeliverySignals {
     pub dropped: CounterFamily,
     /// Answers that never reached their client, so that their deliveries came back uncounted.
     pub returned: Counter,
+    /// Subscriptions that ended because nothing was heard of their client.
+    pub idle: Counter,
     /// Open streams.
     pub streams: Gauge,
 }
@@ -43,6 +45,7 @@ impl DeliverySignals {
             replayed: signals.counter("dead_letters_replayed", "Dead letters replayed to their group"),
             dropped: signals
                 .counters("dropped", "Events that ended without an ack or a dead letter, by reason"),
+            idle: signals.counter("subscriptions_expired", "Subscriptions that ended in silence"),
             returned: signals.counter("returned", "Deliveries whose answer never reached the client"),
             streams: signals.gauge("streams", "Open streams of clients"),
         }

@@ -25,6 +25,9 @@ pub struct Delivery {
     pub epoch: String,
     /// Until when it is this client's, RFC 3339.
     pub locked_until: String,
+    /// What the group was not given before it.
+    #[serde(default)]
+    pub gap: Option<Value>,
 }
 
 impl Delivery {

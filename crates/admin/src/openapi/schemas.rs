@@ -208,6 +208,15 @@ fn partition_of_group() -> Value {
         [
             ("oldestMs", count()),
             ("lagMs", count()),
+            ("lagMatching", count()),
+            (
+                "gap",
+                object([
+                    ("from", digits()),
+                    ("to", digits()),
+                    ("reason", json!({"enum": ["gone", "dropped_backlog"]})),
+                ]),
+            ),
             ("heldByKey", object([("hash", text()), ("outstanding", count())])),
         ],
     )

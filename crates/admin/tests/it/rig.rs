@@ -103,6 +103,7 @@ impl Rig {
                 outstanding: 1_000,
                 outstanding_total: 10_000,
                 subscriptions_per_client: 10,
+                idle_timeout: None,
                 answer_bytes: 8 << 20,
                 publish_timeout: Duration::from_secs(2),
             },

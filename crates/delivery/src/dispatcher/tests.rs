@@ -58,6 +58,7 @@ impl Mesh {
                 outstanding: 100,
                 outstanding_total: 1_000,
                 subscriptions_per_client: 10,
+                idle_timeout: None,
                 answer_bytes: 1 << 20,
                 stream_unread: Duration::from_secs(30),
                 publish_timeout: Duration::from_secs(5),
@@ -236,4 +237,24 @@ async fn retention_drops_nothing_that_a_group_elsewhere_has_not_read() {
     core.drop_lane(&group, &group.topic.partition(first).expect("there"));
     assert_eq!(local.floor(&name, first), Floor::Unknown);
     assert_eq!(local.floor(&TopicName::new("other").expect("legal"), first), Floor::NobodyReads);
+}
+
+#[tokio::test]
+async fn a_topic_that_is_deleted_while_retention_looks_has_lost_nothing() {
+    let mesh = Mesh::new().await;
+    let core = &mesh.dispatcher.0.core;
+    let age = SettingsChange { backlog_max_age_ms: Change::Set(1), ..SettingsChange::default() };
+    mesh.groups.topics().make(&topic(), None, age).await.expect("changed");
+    mesh.publish(0, 6).await;
+    let log = mesh.storage.topic(&topic()).expect("there");
+    let now = core.clock.now();
+    core.clock.sleep_until(now.plus(Duration::from_millis(3))).await;
+    let below = Arc::new(Says(Floor::Below(Offset(0))));
+    let retention = Retention::new(core.clone(), mesh.dispatcher.letters(), below);
+    mesh.storage.delete_topic(&topic()).await.expect("deleted");
+    // It has the topic in hand from before.
+    retention.retain_topic(&log).await.expect("nothing to do");
+    assert_eq!(core.directory.of_topic(&topic())[0].state.lock().lanes[0].lane.gap(), None);
+    let dropped = core.signals.dropped.get_or_create(&vec![("reason", "dropped_backlog".to_owned())]).get();
+    assert_eq!(dropped, 0, "told as loss");
 }

@@ -45,6 +45,11 @@ impl Clients {
         self.0.read().owners.get(&(tenant.clone(), client.clone())).cloned()
     }
 
+    /// Every client.
+    pub(crate) fn all(&self) -> Vec<(TenantId, ClientId)> {
+        self.0.read().groups.keys().cloned().collect()
+    }
+
     /// How many subscriptions a tenant has.
     pub(crate) fn subscriptions(&self, tenant: &TenantId) -> usize {
         self.0.read().subscriptions.get(tenant).copied().unwrap_or(0)

@@ -11,7 +11,8 @@ use mesh_storage::{Partition, Storage};
 use parking_lot::MutexGuard;
 
 use super::{
-    Group, GroupState, PartitionLane, Staged, attention::Attention, directory::Directory, member::member_of,
+    Group, GroupState, PartitionLane, Staged, activity::Activity, attention::Attention, directory::Directory,
+    member::member_of,
 };
 use crate::{
     lane::{Lane, Windows},
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     pub(crate) epoch: Epoch,
     pub(crate) directory: Directory,
     pub(crate) attention: Attention,
+    pub(crate) activity: Activity,
     pub(crate) owned: Owned,
     pub(crate) limits: DeliveryLimits,
     pub(crate) signals: DeliverySignals,

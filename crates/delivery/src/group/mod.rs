@@ -3,6 +3,7 @@
 //! One short mutex guards a group, never held over an await. Batches are handed to the ledger under that mutex, so
 //! that they are committed in the order they were made. [`Core`] is what every later room stands on.
 
+pub(crate) mod activity;
 mod attention;
 mod backlog;
 mod client;

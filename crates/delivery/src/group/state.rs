@@ -247,6 +247,9 @@ impl GroupState {
             if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.partition.id() == *partition) {
                 let offset = hand_out.record.offset();
                 lane.lane.give_back(offset, hand_out.serial, now, &mut self.windows, batch);
+                if let Some(gap) = &hand_out.gap {
+                    lane.lane.tell_again(gap);
+                }
             }
         }
     }

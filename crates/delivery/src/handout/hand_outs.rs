@@ -10,7 +10,7 @@ use mesh_storage::LogRecord;
 use super::delivery_id::{DeliveryIds, DeliveryRef};
 use crate::{
     group::{Committing, Core, Group, receiver::Receiver},
-    lane::{Dropped, HandOut, Taken},
+    lane::{Dropped, Gap, HandOut, Taken},
     ledger::LedgerUnavailable,
 };
 
@@ -48,6 +48,8 @@ pub struct Delivery {
     pub offset: Offset,
     /// Until when it is locked.
     pub locked_until: UnixMillis,
+    /// What the group was not given before it.
+    pub gap: Option<Box<Gap>>,
     pub(super) serial: u32,
 }
 
@@ -93,7 +95,8 @@ impl Drop for Handing {
         for (partition, took) in self.taken.iter() {
             for hand_out in &took.hand_outs {
                 let offset = hand_out.record.offset();
-                self.hand_outs.give_back_one(&self.group, *partition, offset, hand_out.serial);
+                let gap = hand_out.gap.as_deref();
+                self.hand_outs.give_back_one(&self.group, *partition, offset, hand_out.serial, gap);
             }
         }
         self.hand_outs.core.after(&self.group);
@@ -142,6 +145,7 @@ impl HandOuts {
             partition,
             offset,
             locked_until: hand_out.locked_until,
+            gap: hand_out.gap,
             serial: hand_out.serial,
         }
     }
@@ -175,7 +179,8 @@ impl HandOuts {
     pub(super) fn give_back(&self, deliveries: &[Delivery]) {
         self.core.signals.returned.inc_by(deliveries.len() as u64);
         for delivery in deliveries {
-            self.give_back_one(&delivery.group, delivery.partition, delivery.offset, delivery.serial);
+            let Delivery { group, partition, offset, serial, gap, .. } = delivery;
+            self.give_back_one(group, *partition, *offset, *serial, gap.as_deref());
         }
         let mut groups: Vec<&Arc<Group>> = deliveries.iter().map(|delivery| &delivery.group).collect();
         groups.dedup_by(|a, b| Arc::ptr_eq(a, b));
@@ -184,7 +189,14 @@ impl HandOuts {
         }
     }
 
-    fn give_back_one(&self, group: &Arc<Group>, partition: PartitionId, offset: Offset, serial: u32) {
+    fn give_back_one(
+        &self,
+        group: &Arc<Group>,
+        partition: PartitionId,
+        offset: Offset,
+        serial: u32,
+        gap: Option<&Gap>,
+    ) {
         let now = self.core.clock.now();
         let mut guard = self.core.enter(group, now);
         let state = &mut *guard;
@@ -195,6 +207,9 @@ impl HandOuts {
         let mut batch = PositionBatch::new();
         if let Some(lane) = state.lanes.iter_mut().find(|lane| lane.partition.id() == partition) {
             lane.lane.give_back(offset, serial, now, &mut state.windows, &mut batch);
+            if let Some(gap) = gap {
+                lane.lane.tell_again(gap);
+            }
         }
         self.core.ledger.commit_later(epoch, batch);
     }

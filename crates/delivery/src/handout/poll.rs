@@ -115,6 +115,7 @@ impl HandOuts {
         let mut waiting: Option<Registered> = None;
         let mut was_woken = false;
         loop {
+            self.core.activity.heard(member_of(receiver.tenant(), client), clock.now());
             let all = self.groups_for(receiver, client)?;
             let may = |group: &Arc<Group>| receiver.may_receive(&group.id.topic);
             // It does not wait at groups that it may have nothing of: it would use up what wakes another one.

@@ -29,6 +29,9 @@ const MAILBOX_ITEMS: usize = 64;
 /// And their bytes.
 const MAILBOX_BYTES: usize = 256 << 10;
 
+/// What others have not read yet is given out again when a stream joins them, so much of it at most.
+const SHARED: usize = 16 * MAILBOX_ITEMS;
+
 /// Why a stream ended, where that was not its client's doing.
 pub(super) const SERVER_STOPS: &str = "the server is stopping";
 const CREDENTIAL_ENDED: &str = "the credential has ended";
@@ -62,6 +65,20 @@ struct Crew {
 
 fn is_among(groups: &[Arc<Group>], group: &Arc<Group>) -> bool {
     groups.iter().any(|other| Arc::ptr_eq(other, group))
+}
+
+/// Takes out of the mailboxes of a group's other members what was not written yet: it is given out again, to one more.
+fn not_written(state: &GroupState, other_than: Member) -> Vec<Parcel> {
+    let group = state.streams.group();
+    let its = |parcel: &Parcel| parcel.group == group && !parcel.auto;
+    let mut parcels = Vec::new();
+    for stream in state.streams.all().filter(|stream| stream.member != other_than) {
+        parcels.extend(stream.mailbox.remove_if(its));
+        if parcels.len() >= SHARED {
+            break;
+        }
+    }
+    parcels
 }
 
 impl Streams {
@@ -103,8 +120,15 @@ impl Streams {
         Ok(stream)
     }
 
+    /// Whether a client has an open stream.
+    pub(crate) fn is_open(&self, tenant: &TenantId, client: &ClientId) -> bool {
+        self.registry.lock().open.contains_key(&(tenant.clone(), client.clone()))
+    }
+
     /// Ends a stream. What it was told first as the reason stands.
     pub(super) fn close(&self, stream: &Arc<Stream>, reason: &'static str) {
+        let core = &self.hand_outs.core;
+        core.activity.heard(stream.member, core.clock.now());
         let mut registry = self.registry.lock();
         let unwritten = stream.mailbox.close(reason);
         let by_client = ![SERVER_STOPS, CREDENTIAL_ENDED].contains(&reason);
@@ -255,6 +279,11 @@ impl Streams {
                 None => state.streams.remove(member),
             };
             group.streams.store(state.streams.len(), Ordering::SeqCst);
+            if old.is_none() && new.is_some() && state.epoch == Some(epoch) {
+                let shared = not_written(state, member);
+                core.signals.returned.inc_by(shared.len() as u64);
+                state.give_back(&shared, now, &mut batch);
+            }
             // Lanes of an older view are read again, which does the same.
             if old.is_some() && state.epoch == Some(epoch) {
                 for parcel in unwritten.iter().filter(|parcel| group.is_of(parcel)) {
@@ -265,6 +294,8 @@ impl Streams {
                 for lane in lanes {
                     lane.lane.stream_closed(member, by_client, now, terms, windows, &mut batch);
                 }
+            }
+            if state.epoch == Some(epoch) {
                 core.ledger.commit_later(epoch, batch);
             }
             state.streams.wake();

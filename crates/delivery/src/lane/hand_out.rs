@@ -8,7 +8,9 @@ use mesh_state::positions::{LastError, PositionBatch, Row, RowState};
 use mesh_storage::{Cached, LogRecord};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{AckMode, Demand, Entry, HandOut, Lane, Member, Phase, Source, Taken, Terms, Verdict, Windows};
+use super::{
+    AckMode, Demand, Entry, GapReason, HandOut, Lane, Member, Phase, Source, Taken, Terms, Verdict, Windows,
+};
 
 /// What one look at a group may cost, so that its lock is held shortly: an event costs one, and one more for each
 /// filter that it is held against.
@@ -55,6 +57,9 @@ impl Lane {
         take.retries(self, windows, source);
         if take.taken.cold.is_none() && !take.taken.more {
             take.fresh(self, windows, source);
+        }
+        if let Some(first) = take.taken.hand_outs.first_mut() {
+            first.gap = self.tell_gap();
         }
         take.taken.work = take.work;
         take.taken.next = Offset(self.next);
@@ -206,6 +211,7 @@ impl Take<'_> {
             }
             (None, Cached::UpTo(_) | Cached::GoneTo(_)) => {
                 self.taken.dropped.gone += 1;
+                lane.skip(offset, offset + 1, GapReason::Gone);
                 self.end(lane, offset);
             }
             (Some(record), _) => match self.judge(&record) {
@@ -252,6 +258,9 @@ impl Take<'_> {
                 }
                 Cached::GoneTo(start) => {
                     self.taken.dropped.gone += start.0.saturating_sub(lane.scan);
+                    if start.0 > lane.scan {
+                        lane.skip(lane.scan, start.0, GapReason::Gone);
+                    }
                     lane.scan = lane.scan.max(start.0);
                     continue;
                 }
@@ -286,6 +295,7 @@ impl Take<'_> {
                     attempt: 1,
                     serial: 1,
                     locked_until: self.now,
+                    gap: None,
                 });
                 lane.stage_next(&mut self.taken.batch, offset + 1);
             }
@@ -364,7 +374,13 @@ impl Take<'_> {
         lane.stage_put(&mut self.taken.batch, offset, row);
         lane.occupy(offset, self.now);
         windows.add(self.demand.member);
-        self.taken.hand_outs.push(HandOut { record: record.clone(), attempt, serial, locked_until });
+        self.taken.hand_outs.push(HandOut {
+            record: record.clone(),
+            attempt,
+            serial,
+            locked_until,
+            gap: None,
+        });
     }
 
     /// Stages the end of an entry that nobody gets. An entry the database does not know just goes.

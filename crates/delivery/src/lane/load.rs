@@ -42,6 +42,7 @@ impl Lane {
             timers: BTreeSet::new(),
             condemned: BTreeSet::new(),
             suspects: None,
+            gap: None,
         };
         for (offset, row) in rows {
             // A stream that the end of the process cut counts for no lost lock: that was not its client.

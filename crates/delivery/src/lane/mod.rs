@@ -9,6 +9,7 @@
 //! dead letter, expiry, filter or because the log lost the event; the events of one key are with one
 //! member at a time, in order; attempts only rise, except for hand-outs that never reached anybody.
 
+mod gap;
 mod hand_out;
 mod keys;
 mod load;
@@ -30,6 +31,7 @@ use mesh_frame::{Epoch, Incarnation, Offset};
 use mesh_state::positions::{Cursor, EndReason, LaneKey, PositionBatch, Row, RowState};
 use mesh_storage::{Cached, LogRecord};
 
+pub use gap::{Gap, GapReason};
 pub use hand_out::{Judge, key_hash};
 pub(crate) use hand_out::{LOOK, delivery_bytes};
 use keys::Keys;
@@ -102,6 +104,8 @@ pub struct HandOut {
     pub serial: u32,
     /// Until when it is locked.
     pub locked_until: UnixMillis,
+    /// What the group was not given before it.
+    pub gap: Option<Box<Gap>>,
 }
 
 /// What a take gave.
@@ -215,6 +219,7 @@ pub struct Lane {
     condemned: BTreeSet<u64>,
     /// Offsets of events that lost two locks: see [`Lane::is_suspect`]. Hardly a lane has any.
     suspects: Option<BTreeSet<u64>>,
+    gap: Option<Box<gap::Noted>>,
 }
 
 /// An event that lost so many locks may be what ends its consumers.

@@ -12,6 +12,7 @@ mod begun;
 mod create;
 mod errors;
 mod groups;
+mod idle;
 mod locks;
 mod members;
 mod membership;

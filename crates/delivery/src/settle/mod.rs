@@ -295,6 +295,9 @@ impl Settler {
             let lane = lanes.iter_mut().find(|lane| lane.partition.id() == delivery.partition);
             let Some(lane) = lane.map(|lane| &mut lane.lane) else { continue };
             done.parked |= lane.is_ending(offset);
+            if let Some(member) = lane.member_of(offset) {
+                self.core.activity.heard(member, now);
+            }
             let how = match verb {
                 Verb::Ack => lane.ack(offset, serial, now, windows, batch),
                 Verb::Nack { delay, why } => {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use mesh_base::BackendError;
 use mesh_frame::{ClientId, Offset, PartitionId, SubscriptionId, TopicName};
 use mesh_state::shared::GroupId;
-use mesh_storage::{Cached, Partition};
+use mesh_storage::{Cached, LogRecord, Partition};
 
 use crate::{
-    group::{Core, Group, PartitionLane, member_of, settings::Settings},
+    group::{Core, Group, PartitionLane, member_of, settings::Settings, verdict},
+    lane::{Gap, Verdict},
     operations::Groups,
 };
 
@@ -51,9 +52,15 @@ pub struct LaneView {
     pub next_to_read: Offset,
     /// One past the last event.
     pub end: Offset,
+    /// Up to where the group looked at the log.
+    scanned: Offset,
     /// Events that are not done, outstanding ones included; offsets that were never used count until they are
     /// passed over.
     pub lag: u64,
+    /// How many of these the group would be given by its filters; `None`: it would take too long to find out.
+    pub lag_matching: Option<u64>,
+    /// The last range that the group was not given, since the start.
+    pub gap: Option<Gap>,
     /// When the oldest event that is not done was accepted, in milliseconds since 1970.
     pub oldest_ms: Option<u64>,
     /// Rows of the ledger.
@@ -82,6 +89,10 @@ impl Groups {
         let mut views = Vec::with_capacity(groups.len());
         for group in groups {
             let mut view = view_of(&group);
+            let mut looks = LOOKS;
+            for lane in &mut view.partitions {
+                lane.lag_matching = matching(core, &group, &view.settings, lane, &mut looks).await;
+            }
             for lane in &mut view.partitions {
                 if lane.lag > 0
                     && let Some(partition) = group.topic.partition(lane.partition)
@@ -113,7 +124,10 @@ fn view_of(group: &Group) -> GroupView {
         floor: lane.lane.floor(),
         next_to_read: lane.lane.next_to_read(),
         end: lane.partition.end(),
+        scanned: lane.lane.scanned(),
         lag: lag(lane),
+        lag_matching: None,
+        gap: lane.lane.gap(),
         oldest_ms: None,
         outstanding: lane.lane.outstanding(),
         pending: lane.lane.pending(),
@@ -128,6 +142,49 @@ fn view_of(group: &Group) -> GroupView {
         members,
         partitions: state.lanes.iter().map(lane).collect(),
     }
+}
+
+/// How many records of a group are held against its filters for one view of it.
+const LOOKS: usize = 10_000;
+
+/// How many of a lane's events that are not done its group would be given. Only what is in memory is looked at, and no more
+/// than `looks` records.
+async fn matching(
+    core: &Core,
+    group: &Group,
+    settings: &Settings,
+    lane: &LaneView,
+    looks: &mut usize,
+) -> Option<u64> {
+    if settings.filters.is_empty() {
+        return Some(lane.lag);
+    }
+    let partition = group.topic.partition(lane.partition)?;
+    let (mut from, mut matching) = (lane.scanned, lane.outstanding as u64);
+    let mut found = Vec::new();
+    while from < lane.end {
+        if *looks == 0 {
+            return None;
+        }
+        found.clear();
+        match partition.cached(from, (*looks).min(256), &mut found) {
+            Cached::Cold => return None,
+            Cached::GoneTo(start) => from = start,
+            Cached::UpTo(to) => {
+                *looks = looks.saturating_sub(found.len().max(1));
+                let now = core.clock.now();
+                let is_wanted = |record: &Arc<LogRecord>| {
+                    verdict((&group.id, group.number), settings, record, now) == Verdict::Deliver
+                };
+                let below_the_end = found.iter().filter(|record| record.offset() < lane.end);
+                matching += below_the_end.filter(|record| is_wanted(record)).count() as u64;
+                from = to;
+                // It holds nobody up.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    Some(matching)
 }
 
 /// When the first record at or after `from` was accepted; `None` when there is none.

@@ -136,6 +136,7 @@ impl Rig {
             outstanding,
             outstanding_total,
             subscriptions_per_client: 10,
+            idle_timeout: None,
             answer_bytes: 8 << 20,
             stream_unread: Duration::from_secs(3),
             publish_timeout: Duration::from_secs(2),

@@ -97,6 +97,25 @@ async fn a_stream_gives_what_is_there_and_what_comes_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_more_gets_its_share_of_what_was_not_written_yet() {
+    let rig = Rig::new().await;
+    rig.subscribe("a", Mode::LoadBalance, patient()).await;
+    rig.publish_ids(0..20).await;
+    let a = rig.stream("a");
+    rig.until("all to be in the mailbox of the first", || rig.held() == 20).await;
+    rig.subscribe("b", Mode::LoadBalance, patient()).await;
+    let b = rig.stream("b");
+    let of_b = b.read(10).await;
+    let of_a = a.read(10).await;
+    b.reads_nothing().await;
+    a.reads_nothing().await;
+    let mut all = [events(&of_a), events(&of_b)].concat();
+    all.sort_by_key(|id| id.parse::<u32>().expect("a number"));
+    assert_eq!(all, names(0..20));
+    assert_eq!([attempts(&of_a), attempts(&of_b)].concat(), [1; 20], "what was given back is not counted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_break_everything_that_was_not_settled_comes_again_and_nothing_else() {
     // covers: U132
     let rig = Rig::new().await;

@@ -7,12 +7,14 @@ use mesh_server::{push_number, push_number_text, push_text};
 
 /// What a delivery takes besides the event, the names of topic and group and its id.
 const ENVELOPE: usize = 256;
+/// What a gap takes.
+const GAP: usize = 96;
 
 /// About how many bytes a delivery takes, and hardly ever fewer.
 pub(super) fn size_of(delivery: &Delivery) -> usize {
     let id = delivery.group.id();
     let names = delivery.id.len() + id.topic.as_str().len() + id.name.as_str().len();
-    delivery.record.json().len() + names + ENVELOPE
+    delivery.record.json().len() + names + ENVELOPE + delivery.gap.as_ref().map_or(0, |_| GAP)
 }
 
 /// Writes deliveries. Those of one answer are mostly locked until the same time, which is written once.
@@ -53,6 +55,16 @@ impl DeliveryWriter {
         push_number_text(text, self.epoch.0);
         text.extend_from_slice(b",\"lockedUntil\":\"");
         text.extend_from_slice(self.locked_until_text.as_bytes());
-        text.extend_from_slice(b"\"}");
+        text.push(b'"');
+        if let Some(gap) = &delivery.gap {
+            text.extend_from_slice(b",\"gap\":{\"from\":");
+            push_number_text(text, gap.from.0);
+            text.extend_from_slice(b",\"to\":");
+            push_number_text(text, gap.to.0);
+            text.extend_from_slice(b",\"reason\":\"");
+            text.extend_from_slice(gap.reason.as_str().as_bytes());
+            text.extend_from_slice(b"\"}");
+        }
+        text.push(b'}');
     }
 }

@@ -101,6 +101,7 @@ impl Mesh {
                 outstanding: 10_000,
                 outstanding_total: 100_000,
                 subscriptions_per_client: 3,
+                idle_timeout: None,
                 answer_bytes: 8 << 20,
                 stream_unread: Duration::from_secs(30),
                 publish_timeout: Duration::from_secs(5),

@@ -185,6 +185,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> an
             outstanding: count(settings.delivery.max_outstanding),
             outstanding_total: count(settings.delivery.max_outstanding_total),
             subscriptions_per_client: count(settings.delivery.max_subscriptions_per_client),
+            idle_timeout: settings.delivery.idle_timeout,
             answer_bytes: 8 << 20,
             stream_unread: NOT_READING,
             publish_timeout: settings.topics.publish_timeout,

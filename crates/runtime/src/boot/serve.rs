@@ -45,6 +45,7 @@ pub(super) async fn serve(built: Built, settings: &Settings, told: Told) -> anyh
     let stop = delivery_tasks.stop();
     delivery_tasks.spawn("ticker", built.dispatcher.clone().tick(stop.clone()));
     delivery_tasks.spawn("attendant", built.dispatcher.clone().attend(stop.clone()));
+    delivery_tasks.spawn("idle clients", built.groups.clone().expire_idle(stop.clone()));
     delivery_tasks.spawn("progress", built.dispatcher.clone().keep_progress(stop.clone()));
     delivery_tasks.spawn("dead letters", built.dispatcher.clone().write_dead_letters(stop.clone()));
     delivery_tasks.spawn("health", built.health.clone().keep_looking(clock, stop.clone()));

@@ -93,6 +93,8 @@ pub struct DeliverySettings {
     pub max_outstanding_total: u64,
     /// Subscriptions a client may have.
     pub max_subscriptions_per_client: u64,
+    /// After how long without a sign of a client its subscriptions end; `None`: never.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// What keeps the events.

@@ -62,6 +62,7 @@ fn read(reader: &mut Reader, mode: Mode) -> Settings {
             max_outstanding: reader.required(&delivery::MAX_OUTSTANDING),
             max_outstanding_total: reader.required(&delivery::MAX_OUTSTANDING_TOTAL),
             max_subscriptions_per_client: reader.required(&delivery::PER_CLIENT),
+            idle_timeout: Some(reader.required(&delivery::IDLE_TIMEOUT)).filter(|timeout| !timeout.is_zero()),
         },
         storage: StorageSettings {
             backend,

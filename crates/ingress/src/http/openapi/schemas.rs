@@ -154,15 +154,23 @@ fn unsubscribe() -> Value {
 }
 
 fn delivery() -> Value {
-    object([
-        ("deliveryId", json!({"type": "string"})),
-        ("event", component("Event")),
-        ("attempt", json!({"type": "integer", "minimum": 1})),
-        ("topic", component("Topic")),
-        ("group", component("Name")),
-        ("partition", count()),
-        ("offset", digits()),
-        ("epoch", digits()),
-        ("lockedUntil", json!({"type": "string", "format": "date-time"})),
-    ])
+    let gap = object([
+        ("from", digits()),
+        ("to", digits()),
+        ("reason", json!({"type": "string", "enum": ["gone", "dropped_backlog"]})),
+    ]);
+    with_optional(
+        [
+            ("deliveryId", json!({"type": "string"})),
+            ("event", component("Event")),
+            ("attempt", json!({"type": "integer", "minimum": 1})),
+            ("topic", component("Topic")),
+            ("group", component("Name")),
+            ("partition", count()),
+            ("offset", digits()),
+            ("epoch", digits()),
+            ("lockedUntil", json!({"type": "string", "format": "date-time"})),
+        ],
+        [("gap", gap)],
+    )
 }

@@ -4,7 +4,7 @@ use mesh_delivery::DeliveryTopology;
 
 use crate::config::{
     declared::{Fallback, Group, keys},
-    kind::{Choice, Count, Word},
+    kind::{Choice, Count, Span, Word},
 };
 
 /// This group.
@@ -45,4 +45,9 @@ keys! {
     PER_CLIENT: Count = Count { min: 1, max: 1_000_000 },
     "eventmesh.subscription.perClient", Fallback::Value("1000"),
     "How many subscriptions one client may have.";
+
+    IDLE_TIMEOUT: Span = Span { min_ms: 1_000, max_ms: 31_536_000_000, zero_means: Some("never") },
+    "eventmesh.subscription.idleTimeout", Fallback::Value("0"),
+    "After how long without a sign of a client its subscriptions end: no open stream, no poll and nothing settled. Its polls \
+     are then answered 410; a group of its own goes with it, a shared group stays with its place and its backlog.";
 }
