@@ -178,20 +178,23 @@ fn group() -> Value {
         ("maxInFlight", count()),
         ("inFlight", count()),
     ]);
-    object([
-        ("topic", component("Topic")),
-        ("tenant", component("Name")),
-        ("group", component("Name")),
-        ("kind", kind()),
-        ("mode", text()),
-        ("generation", count()),
-        ("lag", count()),
-        ("outstanding", count()),
-        ("pending", count()),
-        ("settings", settings),
-        ("members", list(&member)),
-        ("partitions", list(&component("PartitionOfGroup"))),
-    ])
+    with_optional(
+        [
+            ("topic", component("Topic")),
+            ("tenant", component("Name")),
+            ("group", component("Name")),
+            ("kind", kind()),
+            ("mode", text()),
+            ("generation", count()),
+            ("lag", count()),
+            ("outstanding", count()),
+            ("pending", count()),
+            ("settings", settings),
+            ("members", list(&member)),
+            ("partitions", list(&component("PartitionOfGroup"))),
+        ],
+        [("lagMatching", count())],
+    )
 }
 
 fn partition_of_group() -> Value {

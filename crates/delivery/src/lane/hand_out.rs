@@ -59,7 +59,7 @@ impl Lane {
             take.fresh(self, windows, source);
         }
         if let Some(first) = take.taken.hand_outs.first_mut() {
-            first.gap = self.tell_gap();
+            first.gap = self.gaps.tell();
         }
         take.taken.work = take.work;
         take.taken.next = Offset(self.next);
@@ -211,7 +211,7 @@ impl Take<'_> {
             }
             (None, Cached::UpTo(_) | Cached::GoneTo(_)) => {
                 self.taken.dropped.gone += 1;
-                lane.skip(offset, offset + 1, GapReason::Gone);
+                lane.gaps.skip(offset, offset + 1, GapReason::Gone);
                 self.end(lane, offset);
             }
             (Some(record), _) => match self.judge(&record) {
@@ -259,7 +259,7 @@ impl Take<'_> {
                 Cached::GoneTo(start) => {
                     self.taken.dropped.gone += start.0.saturating_sub(lane.scan);
                     if start.0 > lane.scan {
-                        lane.skip(lane.scan, start.0, GapReason::Gone);
+                        lane.gaps.skip(lane.scan, start.0, GapReason::Gone);
                     }
                     lane.scan = lane.scan.max(start.0);
                     continue;

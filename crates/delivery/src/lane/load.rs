@@ -13,7 +13,7 @@ use mesh_base::UnixMillis;
 use mesh_frame::Offset;
 use mesh_state::positions::{Cursor, EndReason, LaneKey, LastError, PositionBatch, Row, RowState};
 
-use super::{Entry, Lane, Member, Phase, Terms, Windows, keys::Keys};
+use super::{Entry, Lane, Member, Phase, Terms, Windows, gap::Gaps, keys::Keys};
 
 /// No lock and no wait is longer than this.
 const LONGEST: Duration = Duration::from_secs(12 * 3_600);
@@ -42,7 +42,7 @@ impl Lane {
             timers: BTreeSet::new(),
             condemned: BTreeSet::new(),
             suspects: None,
-            gap: None,
+            gaps: Gaps::default(),
         };
         for (offset, row) in rows {
             // A stream that the end of the process cut counts for no lost lock: that was not its client.

@@ -31,6 +31,7 @@ use mesh_frame::{Epoch, Incarnation, Offset};
 use mesh_state::positions::{Cursor, EndReason, LaneKey, PositionBatch, Row, RowState};
 use mesh_storage::{Cached, LogRecord};
 
+use gap::Gaps;
 pub use gap::{Gap, GapReason};
 pub use hand_out::{Judge, key_hash};
 pub(crate) use hand_out::{LOOK, delivery_bytes};
@@ -219,7 +220,7 @@ pub struct Lane {
     condemned: BTreeSet<u64>,
     /// Offsets of events that lost two locks: see [`Lane::is_suspect`]. Hardly a lane has any.
     suspects: Option<BTreeSet<u64>>,
-    gap: Option<Box<gap::Noted>>,
+    gaps: Gaps,
 }
 
 /// An event that lost so many locks may be what ends its consumers.
@@ -362,6 +363,24 @@ impl Lane {
         for entry in self.entries.values().filter(|entry| entry.in_window()) {
             windows.remove(entry.member());
         }
+    }
+
+    /// The last range that was skipped since the lane was loaded.
+    pub fn gap(&self) -> Option<Gap> {
+        self.gaps.last()
+    }
+
+    /// The backlog from `from` up to `start` was dropped: what of it was not looked at is skipped.
+    pub fn backlog_dropped(&mut self, from: Offset, start: Offset) {
+        let from = self.scan.max(from.0);
+        if from < start.0 {
+            self.gaps.skip(from, start.0, GapReason::DroppedBacklog);
+        }
+    }
+
+    /// The hand-out that told of a gap never reached its member.
+    pub(crate) fn tell_again(&mut self, gap: &Gap) {
+        self.gaps.tell_again(gap);
     }
 
     /// The key that most outstanding entries share, as its hash, with how many: what holds a full lane.

@@ -235,7 +235,7 @@ async fn a_reader_that_stands_still_holds_a_bounded_mailbox_and_nobody_up() {
         shared += reads.read(1).await.len();
     }
     let kept = held_by("stalled");
-    assert!(kept >= 4);
+    assert!(kept >= 2, "its share of the first four, and what it was given since");
     drop(stalled);
     let rest = reads.read(kept).await;
     assert_eq!(rest.len(), kept);

@@ -62,8 +62,8 @@ async fn lag_says_how_much_of_it_the_filters_want() -> Result<()> {
     let got = client.receive("c", 3, SOON).await?;
     assert_eq!(group(&client).await?["lagMatching"], 3, "what is with a member is not done");
     client.acked(&got).await?;
-    let seen = group(&client).await?;
-    assert_eq!(json!([seen["lag"], seen["lagMatching"]]), json!([0, 0]), "{seen}");
+    // What follows the last of them was not looked at yet, and is not for it.
+    assert_eq!(group(&client).await?["lagMatching"], 0);
     // Without filters both are the same.
     client.subscribed(&Subscribe::load_balance("d", "u")).await?;
     client.published("u", [event(1)]).await?;
