@@ -83,7 +83,9 @@ impl Retention {
                 {
                     tracing::warn!(topic = %of, error = %error.chain(), "retention of dead letters failed; tried again later");
                 }
-                if let Err(error) = self.retain_topic(&topic).await {
+                if let Err(error) = self.retain_topic(&topic).await
+                    && self.is_there(&topic)
+                {
                     tracing::warn!(topic = %topic.name(), error = %error.chain(), "retention failed; tried again later");
                 }
             }
@@ -131,9 +133,8 @@ impl Retention {
             };
             let old = partition.start();
             let retained = self.core.storage.retain(partition, retain).await?;
-            // A topic that was deleted meanwhile, or made again, has lost nothing by this.
-            let is_there = self.core.storage.topic(topic.name()).is_some_and(|now| Arc::ptr_eq(&now, topic));
-            if !is_there {
+            // Deleted while this looked: whatever went, no limit dropped it.
+            if !self.is_there(topic) {
                 return Ok(());
             }
             if retained.dropped_backlog > 0 {
@@ -157,6 +158,11 @@ impl Retention {
             }
         }
         Ok(())
+    }
+
+    /// Whether a topic is the one of its name: it was not deleted.
+    fn is_there(&self, topic: &Arc<Topic>) -> bool {
+        self.core.storage.topic(topic.name()).is_some_and(|there| Arc::ptr_eq(&there, topic))
     }
 
     /// Warns once while a backlog is half as old or half as large as it may be.
@@ -183,7 +189,10 @@ impl Retention {
             _ => false,
         };
         let mut warned = self.warned.lock();
-        if !is_old && !is_large {
+        let is_there = storage.topic(partition.topic()).is_some_and(|topic| {
+            topic.partition(partition.id()).is_some_and(|there| Arc::ptr_eq(&there, partition))
+        });
+        if !is_there || !is_old && !is_large {
             warned.remove(&partition.key());
         } else if warned.insert(partition.key()) {
             tracing::warn!(

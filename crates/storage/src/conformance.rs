@@ -336,6 +336,15 @@ pub async fn a_deleted_topic_takes_nothing_and_shows_nothing(subject: &dyn Subje
     }
     assert_eq!(rig.plugin.read(&gone, Offset(0), ALL).expect("read").len(), 0);
     assert_eq!(rig.plugin.bytes(&gone).expect("counted"), 0);
+    let everything = Retain {
+        done_below: Some(Offset(0)),
+        done_before: Some(UnixMillis(u64::MAX)),
+        done_bytes: Some(0),
+        backlog_before: Some(UnixMillis(u64::MAX)),
+        backlog_bytes: Some(0),
+    };
+    let dropped = rig.plugin.retain(&gone, &everything).expect("looked at").dropped_backlog;
+    assert_eq!(dropped, 0, "what went with its topic was not dropped by a limit");
     assert_eq!(rig.read(&stays, 0), [""; 0], "an append is one effect");
     rig.append(&stays, &["5"]).await;
     assert_eq!(rig.read(&stays, 0), ["5"]);

@@ -6,7 +6,7 @@ use mesh_rocks::{Batch, Durability, LocalDb};
 use serde::{Deserialize, Serialize};
 
 use super::keys::{self, NAME, corrupt};
-use crate::{CreateTopic, PartitionInfo, TopicInfo, TopicSettings};
+use crate::{CreateTopic, Partition, PartitionInfo, TopicInfo, TopicSettings};
 
 /// A topic as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
@@ -80,6 +80,13 @@ fn read(db: &LocalDb, key: &[u8], value: &[u8]) -> Result<TopicInfo, BackendErro
         partitions,
         settings: stored.settings,
     })
+}
+
+/// Whether the topic that a partition is of was not deleted since.
+pub(super) fn has(db: &LocalDb, partition: &Partition) -> Result<bool, BackendError> {
+    let name = partition.topic().as_str().as_bytes();
+    let Some(value) = db.get(keys::TOPICS, name)? else { return Ok(false) };
+    Ok(read(db, name, &value)?.partitions.iter().any(|there| there.key == partition.key()))
 }
 
 /// The bounds of a partition: what its last record and its bounds row say together.

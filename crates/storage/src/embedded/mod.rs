@@ -184,7 +184,7 @@ impl StoragePlugin for Embedded {
     }
 
     fn retain(&self, partition: &Partition, retain: &Retain) -> Result<Retained, BackendError> {
-        read::retain(&self.db, partition, retain)
+        read::retain(&self.db, &self.catalog, partition, retain)
     }
 
     fn raise_end(&self, partition: &Partition, at_least: Offset) -> Result<(), BackendError> {

@@ -6,8 +6,12 @@ use bytes::Bytes;
 use mesh_base::BackendError;
 use mesh_frame::{Offset, Record};
 use mesh_rocks::{Batch, Durability, LocalDb};
+use parking_lot::Mutex;
 
-use super::keys::{self, corrupt};
+use super::{
+    catalog,
+    keys::{self, corrupt},
+};
 use crate::{LogRecord, Partition, ReadLimit, Retain, Retained};
 
 /// A stored record before it is decoded.
@@ -130,7 +134,14 @@ fn totals(db: &LocalDb, partition: &Partition) -> Result<(u64, u64), BackendErro
     Ok((before, total))
 }
 
-pub(super) fn retain(db: &LocalDb, partition: &Partition, retain: &Retain) -> Result<Retained, BackendError> {
+/// What retention keeps and drops. `changes` keeps the topic from being deleted between the look whether it is there and
+/// the write.
+pub(super) fn retain(
+    db: &LocalDb,
+    changes: &Mutex<()>,
+    partition: &Partition,
+    retain: &Retain,
+) -> Result<Retained, BackendError> {
     let old = partition.start();
     let end = partition.end();
     let mut done = old;
@@ -157,11 +168,17 @@ pub(super) fn retain(db: &LocalDb, partition: &Partition, retain: &Retain) -> Re
     if start <= old {
         return Ok(Retained { start: old, dropped_backlog: 0 });
     }
+    let one_at_a_time = changes.lock();
+    if !catalog::has(db, partition)? {
+        // The topic was deleted meanwhile, with every record: nothing was dropped here.
+        return Ok(Retained { start: old, dropped_backlog: 0 });
+    }
     let mut batch = Batch::new();
     let (from, to) = (keys::record(partition.key(), old.0), keys::record(partition.key(), start.0));
     batch.put(keys::BOUNDS, partition.key().to_be_bytes(), keys::bounds(start.0, end.0));
     batch.delete_range(keys::RECORDS, from, to);
     db.write(&batch, Durability::Synced)?;
+    drop(one_at_a_time);
     db.compact(keys::RECORDS, &from, &to);
     Ok(Retained { start, dropped_backlog: start.0.saturating_sub(floor.max(old).0) })
 }

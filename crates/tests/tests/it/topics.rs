@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use mesh_tests::{Client, Server, Subscribe, event, until};
+use mesh_tests::{Client, Server, Subscribe, event, pause, until};
 use serde_json::{Value, json};
 
 /// Retention looks every 30 s.
@@ -67,6 +67,30 @@ async fn of_two_topics_only_the_one_with_a_backlog_limit_drops_and_says_so_also_
     ensure!(line.is_some_and(|line| line.contains("WARN") && line.contains("limited")), "{line:?}");
     let half: Vec<&str> = warned.lines().filter(|line| line.contains("half as old or as large")).collect();
     ensure!(half.len() == 1 && half[0].contains("limited"), "{half:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_topic_that_is_deleted_while_retention_looks_is_no_loss() -> Result<()> {
+    let mut server = Server::new()?.key("eventmesh.storage.retention.checkInterval", "100ms");
+    let client = server.start().await?;
+    for round in 0..5 {
+        for topic in (0..20).map(|number| format!("t{number}")) {
+            client.subscribed(&Subscribe::load_balance(&topic, &topic)).await?;
+            client.publish_batch(&topic, &(0..20).map(event).collect::<Vec<_>>()).await?.expect(202)?;
+        }
+        pause(Duration::from_millis(60 * (round + 1))).await;
+        for topic in (0..20).map(|number| format!("/admin/topics/t{number}?force=true")) {
+            client.administer("DELETE", &topic, &json!({})).await?.expect(200)?;
+        }
+    }
+    // One more look of retention.
+    pause(Duration::from_millis(300)).await;
+    ensure!(client.metric("eventmesh_dropped_total").await.unwrap_or(0.0) == 0.0, "nothing was lost");
+    let log = server.log();
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("backlog") || line.contains("retention failed")).collect();
+    ensure!(told.is_empty(), "{told:?}");
     Ok(())
 }
 
