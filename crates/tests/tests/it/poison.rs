@@ -119,6 +119,13 @@ async fn what_is_given_back_with_a_word_or_cut_off_by_the_server_goes_on_togethe
     let client = server.client();
     // Each of them waits for its backoff first.
     pause(Duration::from_millis(500)).await;
-    assert_eq!(client.poll("c", 100, 1_000).await?.len(), 10, "in one answer");
+    // An answer has what is in memory: after the start a partition each.
+    let (mut got, mut answers) = (0, 0);
+    while got < 10 {
+        let came = client.poll("c", 100, 10_000).await?.len();
+        ensure!(came > 0, "{got} of 10 came");
+        (got, answers) = (got + came, answers + 1);
+    }
+    ensure!(answers <= 4, "in {answers} answers");
     Ok(())
 }
