@@ -182,14 +182,20 @@ impl GroupState {
 
     /// Whether the stream of a member has such an event, and gets nothing else.
     pub(crate) fn is_alone(&self, member: Member) -> bool {
-        self.lanes.iter().any(|lane| lane.lane.is_alone_with(member))
+        self.lanes.iter().any(|lane| lane.lane.is_alone_with(member, true))
+    }
+
+    /// Whether a member has such an event in any way, and gets no second one.
+    pub(crate) fn has_suspect(&self, member: Member) -> bool {
+        self.lanes.iter().any(|lane| lane.lane.is_alone_with(member, false))
     }
 
     /// Of the streams of these members the one that is given nothing more until it has nothing, so that it can be given
     /// what goes alone: the one with the least in flight.
     pub(crate) fn emptied(&self, streams: impl Iterator<Item = Member>) -> Option<Member> {
         let could = |member: &Member| {
-            !self.is_alone(*member) && self.lanes.iter().any(|lane| lane.lane.suspect_for(*member).is_some())
+            !self.has_suspect(*member)
+                && self.lanes.iter().any(|lane| lane.lane.suspect_for(*member).is_some())
         };
         let least = streams.filter(could).min_by_key(|member| (self.windows.of(*member), *member))?;
         (self.windows.of(least) > 0).then_some(least)

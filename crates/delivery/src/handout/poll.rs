@@ -67,6 +67,7 @@ enum Look {
         cold: Option<(Arc<Partition>, Offset)>,
         more: bool,
         alone: bool,
+        left_alone: bool,
         held: bool,
     },
 }
@@ -239,7 +240,7 @@ impl HandOuts {
             match self.look(group, taker, most, bytes, holds) {
                 Look::NotAMember => return Ok(Round::default()),
                 Look::Stale => {}
-                Look::Took { epoch, taken, commit, cold, more, alone, held } => {
+                Look::Took { epoch, taken, commit, cold, more, alone, left_alone, held } => {
                     let changed = commit.is_some();
                     let left_to: Vec<Member> =
                         taken.iter().flat_map(|(_, took)| took.left_to.clone()).collect();
@@ -252,6 +253,13 @@ impl HandOuts {
                         let runners = state.lanes.iter().flat_map(|lane| lane.lane.runners());
                         for member in runners.chain(left_to).filter(|other| *other != member) {
                             state.wake_member(&group.waiters, member);
+                        }
+                        if left_alone {
+                            group.waiters.wake(1, |other| {
+                                other != member.0
+                                    && state.has_room(Member(other))
+                                    && !state.has_suspect(Member(other))
+                            });
                         }
                     }
                     if !got.is_empty() || held {
@@ -301,14 +309,14 @@ impl HandOuts {
         let most = reserved;
         let demand = Demand { member, most, bytes, at_least_one: true, holds, work: LOOK, by_stream: false };
         let mut looking = Looking::new(now, state, group, &mut batch);
-        let Took { taken, cold, more, alone } = take(core, &mut looking, demand);
+        let Took { taken, cold, more, alone, left_alone } = take(core, &mut looking, demand);
         group.end_reservation(looking.state, reserved, limit);
         let taken = Arc::new(taken);
         let commit = (!batch.is_empty()).then(|| {
             let completes = taken.clone();
             core.commit(group, state, batch, Durability::Logged, |staged| staged.taken = Some(completes))
         });
-        Look::Took { epoch, taken, commit, cold, more, alone, held }
+        Look::Took { epoch, taken, commit, cold, more, alone, left_alone, held }
     }
 
     /// Waits for the commit of a take: what stands then is handed out.

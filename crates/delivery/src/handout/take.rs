@@ -24,6 +24,8 @@ pub(crate) struct Took {
     pub(crate) more: bool,
     /// There is one hand-out, and nothing may be beside it.
     pub(crate) alone: bool,
+    /// It left one that goes alone, which this member cannot have now.
+    pub(crate) left_alone: bool,
 }
 
 /// Who waits for something right now and may have it.
@@ -93,6 +95,8 @@ pub(crate) fn take(core: &Core, looking: &mut Looking<'_>, demand: Demand) -> To
     let mut left = demand;
     let number = lanes.len();
     *turn = turn.wrapping_add(1);
+    let has_suspects = lanes.iter().any(|lane| lane.lane.has_suspects());
+    left.holds |= has_suspects && lanes.iter().any(|lane| lane.lane.is_alone_with(left.member, false));
     // What goes alone comes first, while nothing is there yet.
     let suspect = lanes.iter().position(|lane| lane.lane.suspect_for(left.member).is_some());
     if let Some(place) = suspect.filter(|_| !left.holds) {
@@ -127,6 +131,7 @@ pub(crate) fn take(core: &Core, looking: &mut Looking<'_>, demand: Demand) -> To
         left.at_least_one &= used == 0 || !left.by_stream;
         took.more |= taken.more;
         took.alone |= taken.alone;
+        took.left_alone |= taken.left_alone;
         left.holds |= !taken.hand_outs.is_empty();
         if taken.alone {
             left.most = 0;

@@ -86,6 +86,8 @@ impl Lane {
         let volatile =
             self.entries.range(self.next..).find(|(_, entry)| !entry.durable).map(|(offset, _)| *offset);
         let target = volatile.unwrap_or(self.scan);
+        // What nobody was told of is found again after a restart.
+        let target = self.gaps.untold().map_or(target, |untold| target.min(untold.0));
         (target > self.next).then(|| {
             let mut batch = PositionBatch::new();
             self.stage_next(&mut batch, target);
@@ -197,7 +199,9 @@ impl Take<'_> {
         let key = lane.entries[&offset].row.key;
         let its_run = lane.runs.get(&self.demand.member).is_some_and(|run| run.contains(&offset));
         let is_suspect = lane.is_suspect(offset);
-        if (!its_run && self.left_to_another(lane, key)) || (is_suspect && !self.has_nothing()) {
+        let cannot = is_suspect && !self.has_nothing();
+        self.taken.left_alone |= cannot;
+        if cannot || (!its_run && self.left_to_another(lane, key)) {
             *skipped += 1;
             return *skipped < SKIP;
         }

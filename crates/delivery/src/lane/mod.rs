@@ -28,7 +28,7 @@ use std::{
 
 use mesh_base::{Backoff, Chance, UnixMillis};
 use mesh_frame::{Epoch, Incarnation, Offset};
-use mesh_state::positions::{Cursor, EndReason, LaneKey, PositionBatch, Row, RowState};
+use mesh_state::positions::{Cursor, EndReason, LaneKey, LastError, PositionBatch, Row, RowState};
 use mesh_storage::{Cached, LogRecord};
 
 use gap::Gaps;
@@ -134,6 +134,8 @@ pub struct Taken {
     pub auto: bool,
     /// There is one hand-out, and nothing may be beside it.
     pub alone: bool,
+    /// It left one that goes alone, which this member cannot have now.
+    pub left_alone: bool,
 }
 
 /// Which member takes, and how much.
@@ -294,9 +296,12 @@ impl Lane {
         self.suspects.is_some()
     }
 
-    /// Whether the stream of a member has such an event: it is given nothing else until that is settled.
-    pub(crate) fn is_alone_with(&self, member: Member) -> bool {
-        let is_there = |entry: &Entry| entry.in_window() && entry.row.by_stream && entry.member() == member;
+    /// Whether a member has such an event: it is given no second one until that is settled, and nothing else at all where
+    /// it has it on its stream.
+    pub(crate) fn is_alone_with(&self, member: Member, by_stream: bool) -> bool {
+        let is_there = |entry: &Entry| {
+            entry.in_window() && entry.member() == member && (!by_stream || entry.row.by_stream)
+        };
         let mut suspects = self.suspects.iter().flat_map(|suspects| suspects.iter());
         suspects.any(|offset| self.entries.get(offset).is_some_and(is_there))
     }
@@ -314,6 +319,27 @@ impl Lane {
         let Some(entry) = self.entries.get_mut(&offset) else { return };
         entry.row.lost = entry.row.lost.saturating_add(1).min(SUSPECT + 1);
         self.suspect(offset);
+    }
+
+    /// Its client speaks of it after all, while it waits to be handed out again: the lock was late, and not lost.
+    fn find_lock(&mut self, offset: u64) {
+        let Some(entry) = self.entries.get_mut(&offset) else { return };
+        let is_lost = matches!(entry.row.error, LastError::DeadlinePassed | LastError::StreamClosed);
+        if entry.phase == Phase::Waiting && is_lost {
+            entry.row.lost = entry.row.lost.saturating_sub(1);
+            if entry.row.lost < SUSPECT {
+                self.clear(offset);
+            }
+        }
+    }
+
+    fn clear(&mut self, offset: u64) {
+        if let Some(suspects) = &mut self.suspects
+            && suspects.remove(&offset)
+            && suspects.is_empty()
+        {
+            self.suspects = None;
+        }
     }
 
     fn suspect(&mut self, offset: u64) {
@@ -500,12 +526,7 @@ impl Lane {
         }
         self.condemned.remove(&offset);
         self.free.remove(&offset);
-        if let Some(suspects) = &mut self.suspects
-            && suspects.remove(&offset)
-            && suspects.is_empty()
-        {
-            self.suspects = None;
-        }
+        self.clear(offset);
         if let Some(key) = entry.row.key {
             self.keys.ends(key, offset);
             self.place_key(key, now);

@@ -74,6 +74,7 @@ impl Lane {
     ) -> Settled {
         let Some(entry) = self.live(offset, serial, Of::Newest) else { return Settled::Unknown };
         let delay = delay.unwrap_or_else(|| terms.backoff.random_delay(entry.row.attempt, &terms.chance));
+        self.find_lock(offset.0);
         self.fail(offset.0, error, now.plus(delay), now, terms, windows, batch);
         let entry = &self.entries[&offset.0];
         if matches!(entry.phase, Phase::Condemned(_)) {
@@ -102,6 +103,7 @@ impl Lane {
         if waiting && with_another {
             return Settled::Unknown;
         }
+        self.find_lock(offset.0);
         let entry = self.entries.get_mut(&offset.0).expect("found above");
         entry.phase = Phase::Held;
         entry.row.state = RowState::InFlight;

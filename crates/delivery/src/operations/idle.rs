@@ -38,7 +38,11 @@ impl Groups {
             if self.streams.is_open(&tenant, &client) || waits() {
                 core.activity.heard(member, now);
             } else if core.activity.is_silent(member, now) {
-                match self.reject(&tenant, &client).await {
+                // It may have come meanwhile.
+                let still =
+                    move |groups: &Self| groups.core.activity.is_silent(member, groups.core.clock.now());
+                match self.evict(&tenant, &client, still).await {
+                    Ok(0) => {}
                     Ok(subscriptions) => {
                         core.signals.idle.inc_by(subscriptions as u64);
                         tracing::info!(%tenant, %client, subscriptions, "nothing was heard of a client for too long; removed");

@@ -208,13 +208,23 @@ impl Groups {
     /// # Errors
     /// As [`Groups::unsubscribe`].
     pub async fn reject(&self, tenant: &TenantId, client: &ClientId) -> Result<usize, SubscribeError> {
+        self.evict(tenant, client, |_| true).await
+    }
+
+    /// The same where that `holds` once the client has nothing else under way.
+    pub(super) async fn evict(
+        &self,
+        tenant: &TenantId,
+        client: &ClientId,
+        holds: impl FnOnce(&Self) -> bool + Send + 'static,
+    ) -> Result<usize, SubscribeError> {
         let operations = &self.operations;
         operations.ready()?;
         let alone = operations.clients.alone(&(tenant.clone(), client.clone())).await?;
         let (groups, tenant, client) = (self.clone(), tenant.clone(), client.clone());
         operations
             .own("evict", |asker| async move {
-                if groups.core.directory.of_client(&tenant, &client).is_none() {
+                if groups.core.directory.of_client(&tenant, &client).is_none() || !holds(&groups) {
                     return Ok(0);
                 }
                 // First: a poll that is woken by the end of its subscription is told why.

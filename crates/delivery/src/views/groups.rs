@@ -73,7 +73,9 @@ pub struct LaneView {
 
 /// Events of a lane that are not done.
 pub(crate) fn lag(lane: &PartitionLane) -> u64 {
-    lane.partition.end().0.saturating_sub(lane.lane.scanned().0) + lane.lane.outstanding() as u64
+    // What the log dropped before the group looked at it is nothing to be done any more.
+    let from = lane.lane.scanned().max(lane.partition.start());
+    lane.partition.end().0.saturating_sub(from.0) + lane.lane.outstanding() as u64
 }
 
 impl Groups {

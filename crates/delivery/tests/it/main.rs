@@ -1,5 +1,6 @@
 //! Delivery in process, with scripted faults of the log and of Meta.
 
+mod alone;
 mod dead_letters;
 mod dispatch;
 mod groups;

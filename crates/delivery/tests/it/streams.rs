@@ -58,7 +58,7 @@ impl Reader {
 }
 
 impl Rig {
-    fn stream(&self, name: &str) -> Reader {
+    pub(crate) fn stream(&self, name: &str) -> Reader {
         Reader(self.dispatcher.stream(&anybody(), &client(name)).expect("a stream"))
     }
 

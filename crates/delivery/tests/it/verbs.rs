@@ -14,7 +14,7 @@ fn ids(got: &[&Got]) -> Vec<String> {
 }
 
 impl Rig {
-    async fn nack(&self, got: &[&Got], delay: Option<Duration>) -> Vec<SettleOutcome> {
+    pub(crate) async fn nack(&self, got: &[&Got], delay: Option<Duration>) -> Vec<SettleOutcome> {
         self.dispatcher.nack(&self.dispatcher.resolve(&tenant(), &ids(got)), delay, None).await
     }
 
