@@ -1,4 +1,4 @@
-//! What a person types: `pub` and `sub` on the client library, `topic`, `group` and `dlq` on the admin port.
+//! What a person types: `pub` and `sub` on the client library, `topic`, `group`, `dlq` and `health` on the admin port.
 //!
 //! * [`UserCommand`] is what `clap` reads; [`run`] does it and says how the process ends ([`Outcome`], `docs/cli.md`).
 //! * What is printed for programs is JSON, a value a line; what is for people is a table, in which nothing an event carries
@@ -8,6 +8,7 @@
 mod connect;
 mod dlq;
 mod group;
+mod health;
 mod output;
 mod problem;
 mod publish;
@@ -39,6 +40,8 @@ pub enum UserCommand {
     /// Look at dead letters, replay and discard them
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
+    /// Ask whether the server is ready: exit code 0 when it is, 69 when it is not
+    Health(health::Health),
 }
 
 impl UserCommand {
@@ -50,6 +53,7 @@ impl UserCommand {
             Self::Topic(topic) => topic.connect(),
             Self::Group(group) => group.connect(),
             Self::Dlq(dlq) => dlq.connect(),
+            Self::Health(health) => &health.connect,
         }
     }
 
@@ -60,6 +64,7 @@ impl UserCommand {
             Self::Topic(_) => "topic",
             Self::Group(_) => "group",
             Self::Dlq(_) => "dlq",
+            Self::Health(_) => "health",
         }
     }
 }
@@ -68,7 +73,12 @@ impl UserCommand {
 pub fn run(command: UserCommand, local: &Local) -> ExitCode {
     let name = command.name();
     let done = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(act(command, local)),
+        Ok(runtime) => {
+            let done = runtime.block_on(act(command, local));
+            // An output that nobody reads does not hold up the end.
+            runtime.shutdown_background();
+            done
+        }
         Err(error) => Err(Failure::other(format!("there is no runtime: {error}"))),
     };
     match done {
@@ -87,5 +97,6 @@ async fn act(command: UserCommand, local: &Local) -> Result<(), Failure> {
         UserCommand::Topic(topic) => topic.run(local).await,
         UserCommand::Group(group) => group.run(local).await,
         UserCommand::Dlq(dlq) => dlq.run(local).await,
+        UserCommand::Health(health) => health.run(local).await,
     }
 }

@@ -43,12 +43,12 @@ pub struct Publish {
     /// The key: events of one key are delivered in order
     #[arg(long)]
     key: Option<String>,
-    /// The type of the event
-    #[arg(long = "type", value_name = "TYPE", default_value = "eventmesh.cli")]
-    event_type: String,
-    /// The source of the event
-    #[arg(long, value_name = "URI-REFERENCE", default_value = "/eventmesh/cli")]
-    source: String,
+    /// The type of the event [default: eventmesh.cli]
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+    /// The source of the event [default: /eventmesh/cli]
+    #[arg(long, value_name = "URI-REFERENCE")]
+    source: Option<String>,
     /// The id of the event, unique for its source; with --count and --lines a number follows it
     #[arg(long)]
     id: Option<String>,
@@ -146,6 +146,22 @@ impl Publish {
             && self.content_type.is_none()
             && ["specversion", "id", "source", "type"].iter().all(|name| members.contains_key(*name))
         {
+            // It is published as it is: an option that would change it is a slip.
+            let options = [
+                ("--key", self.key.is_some()),
+                ("--type", self.event_type.is_some()),
+                ("--source", self.source.is_some()),
+                ("--id", self.id.is_some()),
+                ("--attribute", !self.attributes.is_empty()),
+            ];
+            if let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given) {
+                return Err(Failure::usage(format!(
+                    "the data is a whole event, which {option} does not change"
+                ))
+                .advice(
+                    "Leave the option out, or say with --content-type application/json that it is data.",
+                ));
+            }
             return parse_event(input).map_err(|error| refused(&error));
         }
         let id = match (&self.id, number) {
@@ -153,7 +169,11 @@ impl Publish {
             (Some(id), None) => id.clone(),
             (None, _) => uuid::Uuid::new_v4().to_string(),
         };
-        let mut event = OutgoingEvent::new(id, &self.source, &self.event_type);
+        let mut event = OutgoingEvent::new(
+            id,
+            self.source.as_deref().unwrap_or("/eventmesh/cli"),
+            self.event_type.as_deref().unwrap_or("eventmesh.cli"),
+        );
         if let Some(key) = &self.key {
             event = event.partition_key(key);
         }
