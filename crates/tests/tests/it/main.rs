@@ -34,10 +34,12 @@ mod log_sink;
 mod metrics;
 mod modules;
 mod openapi;
+mod packaging;
 mod peers;
 mod poll;
 mod preserve;
 mod publish;
+
 mod recovery;
 mod settings;
 mod stop;
