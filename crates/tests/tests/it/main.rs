@@ -39,7 +39,7 @@ mod peers;
 mod poll;
 mod preserve;
 mod publish;
-
+mod readme;
 mod recovery;
 mod settings;
 mod stop;
