@@ -6,9 +6,13 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use mesh_base::nearest;
 use mesh_client::{AdminClient, Client, ClientBuilder, Error, RetryPolicy};
 
 use crate::problem::{Failure, Port};
+
+/// How the names of the variables begin.
+const PREFIX: &str = "EVENTMESH_CLI_";
 
 /// What every command of users takes. Each has a variable of the same name, `EVENTMESH_CLI_…`; what is typed wins.
 #[derive(Clone, Debug, Default, Args)]
@@ -178,9 +182,26 @@ impl Admin {
     }
 }
 
+/// The variables of these commands, behind `EVENTMESH_CLI_`.
+const VARIABLES: [&str; 8] =
+    ["ADDRESS", "ADMIN_ADDRESS", "TOKEN", "TOKEN_FILE", "ADMIN_TOKEN", "ADMIN_TOKEN_FILE", "CA", "OUTPUT"];
+
+/// A sentence for each variable that begins as ours do and is none of them.
+pub(crate) fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+    let known: Vec<String> = VARIABLES.iter().map(|name| format!("{PREFIX}{name}")).collect();
+    names
+        .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
+        .map(|name| {
+            let near = nearest(&name, known.iter().map(String::as_str));
+            let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            format!("the variable {name} is not known and is ignored{hint}")
+        })
+        .collect()
+}
+
 /// A variable of the environment that is not blank.
 fn variable(name: &str) -> Option<String> {
-    let value = std::env::var(format!("EVENTMESH_CLI_{name}")).ok()?;
+    let value = std::env::var(format!("{PREFIX}{name}")).ok()?;
     Some(value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
@@ -245,6 +266,17 @@ mod tests {
         ] {
             assert_eq!(is_of_this_machine(address), expected, "{address}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_told_with_the_nearest() {
+        let names = ["EVENTMESH_CLI_ADRESS", "EVENTMESH_CLI_TOKEN_FILE", "EVENTMESH_HTTP_PORT", "PATH"];
+        assert_eq!(
+            unknown_variables(names.into_iter().map(str::to_owned)),
+            [
+                "the variable EVENTMESH_CLI_ADRESS is not known and is ignored; did you mean EVENTMESH_CLI_ADDRESS?"
+            ]
+        );
     }
 
     #[test]

@@ -72,6 +72,10 @@ impl UserCommand {
 /// Does what was typed. `local` is where a server on this machine would be.
 pub fn run(command: UserCommand, local: &Local) -> ExitCode {
     let name = command.name();
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for told in connect::unknown_variables(variables) {
+        complain(&format!("eventmesh {name}: {told}"));
+    }
     let done = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             let done = runtime.block_on(act(command, local));

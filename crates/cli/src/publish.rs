@@ -17,7 +17,7 @@ use crate::{
     problem::{Failure, Port},
 };
 
-/// How many publishes without a rate are under way together.
+/// How many publishes without a rate are under way together where their order says nothing.
 const AT_ONCE: usize = 16;
 
 /// Publishes.
@@ -88,7 +88,9 @@ impl Publish {
         };
         match self.rate {
             None => {
-                let mut published = stream::iter(made).map(publish).buffered(AT_ONCE);
+                // Lines, and the events of a key, are stored in the order in which they come.
+                let at_once = if inputs.len() == 1 && self.key.is_none() { AT_ONCE } else { 1 };
+                let mut published = stream::iter(made).map(publish).buffered(at_once);
                 while let Some(published) = published.next().await {
                     if !told(form, &published?)? {
                         return Ok(());

@@ -6,6 +6,7 @@
 //! with it; a member of a group leaves when the command ends, and the group keeps its place.
 
 use std::{
+    io::IsTerminal,
     process::Stdio,
     sync::{
         Arc,
@@ -163,6 +164,10 @@ impl Subscribe {
                 self.topic,
                 self.from
             ));
+        }
+        // Whoever looks at an empty screen knows what it waits for; a script is not told.
+        if std::io::stderr().is_terminal() {
+            complain(&format!("eventmesh sub: waiting for events of {}; Ctrl-C ends it", self.topic));
         }
         let received = self.receive(&subscribed, form, &mut ended).await;
         let left = tokio::time::timeout(LEAVING, subscribed.client.unsubscribe(&subscribed.leave)).await;

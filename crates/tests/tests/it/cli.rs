@@ -181,6 +181,16 @@ async fn data_are_what_they_look_like_and_a_whole_event_is_published_as_it_is() 
         let event = sub.json().await?["event"].take();
         assert_eq!((&event["id"], &event["data"]), (&json!(id), &data));
     }
+    // Of a key, and of lines, the order is kept.
+    let many: String = (0..60).map(|number| format!("{number}\n")).collect();
+    fs::write(folder.join("many"), many)?;
+    for arguments in [&["--file", "many", "--lines"][..], &["x", "--count", "60", "--key", "k"]] {
+        let places = mesh.json(&[&["pub", "t", "--id", "n"], arguments].concat()).await?;
+        for number in 0..60 {
+            let event = sub.json().await?["event"].take();
+            assert_eq!(event["id"], json!(format!("n-{}", number + 1)), "{arguments:?} {places:?}");
+        }
+    }
     let places = mesh.json(&["pub", "t", "x", "--count", "40"]).await?;
     let offsets: Vec<&str> = places.iter().filter_map(|place| place["offset"].as_str()).collect();
     ensure!(offsets.len() == 40 && places[0]["topic"] == "t", "{places:?}");
@@ -372,6 +382,21 @@ async fn what_is_typed_and_has_no_effect_is_said() -> Result<()> {
 }
 
 #[tokio::test]
+async fn on_a_terminal_it_says_what_it_waits_for() -> Result<()> {
+    let mesh = Mesh::new().await?;
+    let line = format!("{} sub t {}", binary().display(), mesh.options().join(" "));
+    // A terminal of its own.
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    terminal.current_dir(mesh.server.home()).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut terminal = terminal.spawn().context("script, of bsdutils")?;
+    let mut lines = BufReader::new(terminal.stdout.take().context("a pipe")?).lines();
+    let first = within("a line", SOON, lines.next_line()).await??.context("it ended")?;
+    ensure!(first.trim_end() == "eventmesh sub: waiting for events of t; Ctrl-C ends it", "{first:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn topics_and_groups_are_made_shown_moved_and_removed() -> Result<()> {
     let mesh = Mesh::new().await?;
     assert_eq!(
@@ -475,6 +500,13 @@ async fn variables_and_files_say_what_is_not_typed() -> Result<()> {
     let output =
         ends(&published, &[("EVENTMESH_CLI_ADDRESS", &address), ("EVENTMESH_CLI_TOKEN", &token)]).await?;
     ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let output =
+        ends(&published, &[("EVENTMESH_CLI_ADDRESS", &address), ("EVENTMESH_CLI_TOKN", &token)]).await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        said.contains("EVENTMESH_CLI_TOKN is not known") && said.contains("EVENTMESH_CLI_TOKEN?"),
+        "{said}"
+    );
     fs::write(server.home().join("token"), format!("{token}\n"))?;
     let file = [
         ("EVENTMESH_CLI_ADDRESS", address.as_str()),
