@@ -2,8 +2,8 @@
 //!
 //! * [`UserCommand`] is what `clap` reads; [`run`] does it and says how the process ends ([`Outcome`], `docs/cli.md`).
 //! * What is printed for programs is JSON, a value a line; what is for people is a table, in which nothing an event carries
-//!   can steer a terminal ([`output`]).
-//! * Errors end with the next step ([`problem`]).
+//!   can steer a terminal (`output`).
+//! * Errors end with the next step (`problem`).
 
 mod connect;
 mod dlq;

@@ -385,7 +385,9 @@ async fn acknowledge(subscribed: &Subscribed, deliveries: &[DeliveryId]) {
         Ok(outcomes) => {
             let late = outcomes.iter().filter(|outcome| **outcome != Settled::Done).count();
             if late > 0 {
-                complain(&format!("eventmesh sub: {late} events were done too late and come again"));
+                complain(&format!(
+                    "eventmesh sub: {late} events were acknowledged too late: they come again, or are done"
+                ));
             }
         }
         Err(error) => complain(&format!(
