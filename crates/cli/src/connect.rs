@@ -6,9 +6,13 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use mesh_base::nearest;
 use mesh_client::{AdminClient, Client, ClientBuilder, Error, RetryPolicy};
 
 use crate::problem::{Failure, Port};
+
+/// How the names of the variables begin.
+const PREFIX: &str = "EVENTMESH_CLI_";
 
 /// What every command of users takes. Each has a variable of the same name, `EVENTMESH_CLI_…`; what is typed wins.
 #[derive(Clone, Debug, Default, Args)]
@@ -26,6 +30,12 @@ pub struct Connect {
     /// A file with the bearer token
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// The token for the admin port, where it is another one
+    #[arg(long, value_name = "TOKEN", conflicts_with = "admin_token_file")]
+    admin_token: Option<String>,
+    /// A file with the token for the admin port
+    #[arg(long, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
     /// Who signs the server's certificate, PEM [default: whom the system trusts]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -92,7 +102,7 @@ impl Connect {
         let given = self.admin_address.clone().or_else(|| variable("ADMIN_ADDRESS"));
         let address = given.map_or_else(|| local.admin_address.clone(), |given| url(&given));
         let mut builder = self.builder(&address)?;
-        let token = match self.token()? {
+        let token = match self.admin_token()? {
             // The token of the server on this machine is for nobody else's eyes.
             None if is_of_this_machine(&address) => local_token(local)?,
             given => given,
@@ -117,19 +127,46 @@ impl Connect {
 
     /// The token: what is typed beats the variables, a value beats a file.
     fn token(&self) -> Result<Option<String>, Failure> {
-        if let Some(token) = &self.token {
-            return Ok(Some(token.trim().to_owned()));
+        match typed(self.token.as_ref(), self.token_file.as_ref(), "--token-file")? {
+            None => of_variables("TOKEN"),
+            given => Ok(given),
         }
-        if let Some(path) = &self.token_file {
-            return of_file(path, "--token-file").map(Some);
+    }
+
+    /// The token for the admin port: what names it beats what does not, of what is typed and then of the variables.
+    fn admin_token(&self) -> Result<Option<String>, Failure> {
+        let own = typed(self.admin_token.as_ref(), self.admin_token_file.as_ref(), "--admin-token-file")?;
+        let typed = match own {
+            None => typed(self.token.as_ref(), self.token_file.as_ref(), "--token-file")?,
+            given => given,
+        };
+        match typed {
+            None => match of_variables("ADMIN_TOKEN")? {
+                None => of_variables("TOKEN"),
+                given => Ok(given),
+            },
+            given => Ok(given),
         }
-        if let Some(token) = variable("TOKEN") {
-            return Ok(Some(token));
-        }
-        match variable("TOKEN_FILE") {
-            Some(path) => of_file(Path::new(&path), "EVENTMESH_CLI_TOKEN_FILE").map(Some),
-            None => Ok(None),
-        }
+    }
+}
+
+fn typed(token: Option<&String>, file: Option<&PathBuf>, what: &str) -> Result<Option<String>, Failure> {
+    match (token, file) {
+        (Some(token), _) => Ok(Some(token.trim().to_owned())),
+        (None, Some(path)) => of_file(path, what).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A token of `EVENTMESH_CLI_<name>`, or of the file that `EVENTMESH_CLI_<name>_FILE` names.
+fn of_variables(name: &str) -> Result<Option<String>, Failure> {
+    if let Some(token) = variable(name) {
+        return Ok(Some(token));
+    }
+    let file = format!("{name}_FILE");
+    match variable(&file) {
+        Some(path) => of_file(Path::new(&path), &format!("EVENTMESH_CLI_{file}")).map(Some),
+        None => Ok(None),
     }
 }
 
@@ -145,9 +182,26 @@ impl Admin {
     }
 }
 
+/// The variables of these commands, behind `EVENTMESH_CLI_`.
+const VARIABLES: [&str; 8] =
+    ["ADDRESS", "ADMIN_ADDRESS", "TOKEN", "TOKEN_FILE", "ADMIN_TOKEN", "ADMIN_TOKEN_FILE", "CA", "OUTPUT"];
+
+/// A sentence for each variable that begins as ours do and is none of them.
+pub(crate) fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+    let known: Vec<String> = VARIABLES.iter().map(|name| format!("{PREFIX}{name}")).collect();
+    names
+        .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
+        .map(|name| {
+            let near = nearest(&name, known.iter().map(String::as_str));
+            let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            format!("the variable {name} is not known and is ignored{hint}")
+        })
+        .collect()
+}
+
 /// A variable of the environment that is not blank.
 fn variable(name: &str) -> Option<String> {
-    let value = std::env::var(format!("EVENTMESH_CLI_{name}")).ok()?;
+    let value = std::env::var(format!("{PREFIX}{name}")).ok()?;
     Some(value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
@@ -212,6 +266,17 @@ mod tests {
         ] {
             assert_eq!(is_of_this_machine(address), expected, "{address}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_told_with_the_nearest() {
+        let names = ["EVENTMESH_CLI_ADRESS", "EVENTMESH_CLI_TOKEN_FILE", "EVENTMESH_HTTP_PORT", "PATH"];
+        assert_eq!(
+            unknown_variables(names.into_iter().map(str::to_owned)),
+            [
+                "the variable EVENTMESH_CLI_ADRESS is not known and is ignored; did you mean EVENTMESH_CLI_ADDRESS?"
+            ]
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ const MOST: u32 = 1_000;
 #[derive(Debug, Subcommand)]
 pub enum DlqCommand {
     /// List the dead letters of a topic, the oldest first
+    #[command(visible_alias = "list")]
     Browse(Browse),
     /// Show the dead letters that an event became, whole
     Show(Show),

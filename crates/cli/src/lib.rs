@@ -1,13 +1,14 @@
-//! What a person types: `pub` and `sub` on the client library, `topic`, `group` and `dlq` on the admin port.
+//! What a person types: `pub` and `sub` on the client library, `topic`, `group`, `dlq` and `health` on the admin port.
 //!
 //! * [`UserCommand`] is what `clap` reads; [`run`] does it and says how the process ends ([`Outcome`], `docs/cli.md`).
 //! * What is printed for programs is JSON, a value a line; what is for people is a table, in which nothing an event carries
-//!   can steer a terminal ([`output`]).
-//! * Errors end with the next step ([`problem`]).
+//!   can steer a terminal (`output`).
+//! * Errors end with the next step (`problem`).
 
 mod connect;
 mod dlq;
 mod group;
+mod health;
 mod output;
 mod problem;
 mod publish;
@@ -39,6 +40,8 @@ pub enum UserCommand {
     /// Look at dead letters, replay and discard them
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
+    /// Ask whether the server is ready: exit code 0 when it is, 69 when it is not
+    Health(health::Health),
 }
 
 impl UserCommand {
@@ -50,6 +53,7 @@ impl UserCommand {
             Self::Topic(topic) => topic.connect(),
             Self::Group(group) => group.connect(),
             Self::Dlq(dlq) => dlq.connect(),
+            Self::Health(health) => &health.connect,
         }
     }
 
@@ -60,6 +64,7 @@ impl UserCommand {
             Self::Topic(_) => "topic",
             Self::Group(_) => "group",
             Self::Dlq(_) => "dlq",
+            Self::Health(_) => "health",
         }
     }
 }
@@ -67,8 +72,17 @@ impl UserCommand {
 /// Does what was typed. `local` is where a server on this machine would be.
 pub fn run(command: UserCommand, local: &Local) -> ExitCode {
     let name = command.name();
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for told in connect::unknown_variables(variables) {
+        complain(&format!("eventmesh {name}: {told}"));
+    }
     let done = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(act(command, local)),
+        Ok(runtime) => {
+            let done = runtime.block_on(act(command, local));
+            // An output that nobody reads does not hold up the end.
+            runtime.shutdown_background();
+            done
+        }
         Err(error) => Err(Failure::other(format!("there is no runtime: {error}"))),
     };
     match done {
@@ -87,5 +101,6 @@ async fn act(command: UserCommand, local: &Local) -> Result<(), Failure> {
         UserCommand::Topic(topic) => topic.run(local).await,
         UserCommand::Group(group) => group.run(local).await,
         UserCommand::Dlq(dlq) => dlq.run(local).await,
+        UserCommand::Health(health) => health.run(local).await,
     }
 }

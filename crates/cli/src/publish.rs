@@ -17,7 +17,7 @@ use crate::{
     problem::{Failure, Port},
 };
 
-/// How many publishes without a rate are under way together.
+/// How many publishes without a rate are under way together where their order says nothing.
 const AT_ONCE: usize = 16;
 
 /// Publishes.
@@ -43,12 +43,12 @@ pub struct Publish {
     /// The key: events of one key are delivered in order
     #[arg(long)]
     key: Option<String>,
-    /// The type of the event
-    #[arg(long = "type", value_name = "TYPE", default_value = "eventmesh.cli")]
-    event_type: String,
-    /// The source of the event
-    #[arg(long, value_name = "URI-REFERENCE", default_value = "/eventmesh/cli")]
-    source: String,
+    /// The type of the event [default: eventmesh.cli]
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+    /// The source of the event [default: /eventmesh/cli]
+    #[arg(long, value_name = "URI-REFERENCE")]
+    source: Option<String>,
     /// The id of the event, unique for its source; with --count and --lines a number follows it
     #[arg(long)]
     id: Option<String>,
@@ -88,7 +88,9 @@ impl Publish {
         };
         match self.rate {
             None => {
-                let mut published = stream::iter(made).map(publish).buffered(AT_ONCE);
+                // Lines, and the events of a key, are stored in the order in which they come.
+                let at_once = if inputs.len() == 1 && self.key.is_none() { AT_ONCE } else { 1 };
+                let mut published = stream::iter(made).map(publish).buffered(at_once);
                 while let Some(published) = published.next().await {
                     if !told(form, &published?)? {
                         return Ok(());
@@ -146,6 +148,22 @@ impl Publish {
             && self.content_type.is_none()
             && ["specversion", "id", "source", "type"].iter().all(|name| members.contains_key(*name))
         {
+            // It is published as it is: an option that would change it is a slip.
+            let options = [
+                ("--key", self.key.is_some()),
+                ("--type", self.event_type.is_some()),
+                ("--source", self.source.is_some()),
+                ("--id", self.id.is_some()),
+                ("--attribute", !self.attributes.is_empty()),
+            ];
+            if let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given) {
+                return Err(Failure::usage(format!(
+                    "the data is a whole event, which {option} does not change"
+                ))
+                .advice(
+                    "Leave the option out, or say with --content-type application/json that it is data.",
+                ));
+            }
             return parse_event(input).map_err(|error| refused(&error));
         }
         let id = match (&self.id, number) {
@@ -153,7 +171,11 @@ impl Publish {
             (Some(id), None) => id.clone(),
             (None, _) => uuid::Uuid::new_v4().to_string(),
         };
-        let mut event = OutgoingEvent::new(id, &self.source, &self.event_type);
+        let mut event = OutgoingEvent::new(
+            id,
+            self.source.as_deref().unwrap_or("/eventmesh/cli"),
+            self.event_type.as_deref().unwrap_or("eventmesh.cli"),
+        );
         if let Some(key) = &self.key {
             event = event.partition_key(key);
         }

@@ -1,10 +1,19 @@
 //! `eventmesh sub`: receives, prints or hands on, and acknowledges what was printed or done.
 //!
 //! An event is acknowledged after it was written to the standard output, or after the command that it was given to ended
-//! well. What could not be written is not: it comes again. A subscription without `--group` is the process's own and goes
+//! well. What could not be written is not: it comes again. A signal ends the command once what it has in hand is printed, or
+//! the command under way has ended; an output that nobody reads, or a second signal, is not waited for. A subscription without `--group` is the process's own and goes
 //! with it; a member of a group leaves when the command ends, and the group keeps its place.
 
-use std::{process::Stdio, time::Duration};
+use std::{
+    io::IsTerminal,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 use mesh_client::{
@@ -27,10 +36,13 @@ use crate::{
 /// How long one poll waits.
 const WAIT: Duration = Duration::from_secs(20);
 /// How often the lock of an event is renewed while a command works on it, and for how long each time.
+const RENEW_FIRST: Duration = Duration::from_millis(500);
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 const RENEWED_FOR: Duration = Duration::from_secs(30);
 /// How long the end of the command waits for the server.
 const LEAVING: Duration = Duration::from_secs(5);
+/// How long the end of the command waits for the standard output to take what is in hand.
+const LAST_LINES: Duration = Duration::from_secs(1);
 /// How much a poll takes.
 const AT_ONCE: u32 = 100;
 
@@ -54,7 +66,7 @@ pub struct Subscribe {
     #[arg(long = "filter", value_name = "NAME=VALUE")]
     filters: Vec<String>,
     /// End after so many events
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, visible_alias = "max", value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Hand each event, as JSON on the standard input, to this command of the shell, one after another: it is acknowledged
     /// where that ends with 0, and comes again where it does not
@@ -94,20 +106,38 @@ impl Subscribed {
 struct Ended {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
+    /// Whether a signal has come.
+    asked: bool,
+}
+
+/// What became of an event that a command was given.
+enum Handed {
+    Done,
+    Failed,
+    /// A second signal came first.
+    Left,
 }
 
 impl Ended {
     fn new() -> Result<Self, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::other(format!("cannot wait for signals: {error}")));
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hang_up: listen(SignalKind::hangup())?,
+            asked: false,
+        })
     }
 
     async fn wait(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
         }
+        self.asked = true;
     }
 }
 
@@ -126,11 +156,20 @@ impl Subscribe {
             made = subscribed.client.subscribe(&subscribed.request) => made,
             () = ended.wait() => return Ok(()),
         };
-        made.map_err(|error| subscribed.failure(&error))?;
-        let received = tokio::select! {
-            received = self.receive(&subscribed, form) => received,
-            () = ended.wait() => Ok(()),
-        };
+        let made = made.map_err(|error| subscribed.failure(&error))?;
+        if self.from != "latest" && !made.created {
+            complain(&format!(
+                "eventmesh sub: the group {0} of {1} was there and goes on where it is; `eventmesh group seek {1} {0} --to {2}` moves it",
+                self.group.as_deref().unwrap_or(&subscribed.id),
+                self.topic,
+                self.from
+            ));
+        }
+        // Whoever looks at an empty screen knows what it waits for; a script is not told.
+        if std::io::stderr().is_terminal() {
+            complain(&format!("eventmesh sub: waiting for events of {}; Ctrl-C ends it", self.topic));
+        }
+        let received = self.receive(&subscribed, form, &mut ended).await;
         let left = tokio::time::timeout(LEAVING, subscribed.client.unsubscribe(&subscribed.leave)).await;
         if !matches!(left, Ok(Ok(()))) {
             complain(&format!(
@@ -161,17 +200,24 @@ impl Subscribe {
         })
     }
 
-    async fn receive(&self, subscribed: &Subscribed, form: Form) -> Result<(), Failure> {
+    async fn receive(&self, subscribed: &Subscribed, form: Form, ended: &mut Ended) -> Result<(), Failure> {
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut is_lost = false;
-        while left > 0 {
+        while left > 0 && !ended.asked {
             // A command works on one event at a time: what it has not begun others may take.
             let most = if self.exec.is_some() { 1 } else { AT_ONCE };
             let most = u32::try_from(left).unwrap_or(u32::MAX).min(most);
-            let deliveries = match subscribed.client.poll(&subscribed.id, most, WAIT).await {
+            let polled = tokio::select! {
+                polled = subscribed.client.poll(&subscribed.id, most, WAIT) => polled,
+                () = ended.wait() => return Ok(()),
+            };
+            let deliveries = match polled {
                 Ok(deliveries) => deliveries,
                 Err(error) => {
-                    self.go_on_after(subscribed, error, &mut is_lost).await?;
+                    tokio::select! {
+                        goes_on = self.go_on_after(subscribed, error, &mut is_lost) => goes_on?,
+                        () = ended.wait() => return Ok(()),
+                    }
                     continue;
                 }
             };
@@ -179,8 +225,10 @@ impl Subscribe {
                 complain("eventmesh sub: the server is back");
                 is_lost = false;
             }
-            if !self.settle(subscribed, form, &deliveries).await? {
-                return Ok(());
+            match &self.exec {
+                Some(command) => self.hand_on(subscribed, command, &deliveries, ended).await?,
+                None if self.print(subscribed, form, &deliveries, ended).await? => {}
+                None => return Ok(()),
             }
             left -= (deliveries.len() as u64).min(left);
         }
@@ -217,51 +265,79 @@ impl Subscribe {
         Ok(())
     }
 
-    /// Prints or hands on, and acknowledges. `false`: nobody reads the standard output any more.
-    async fn settle(
+    /// Prints, and acknowledges what was printed. `false`: nobody reads the standard output any more.
+    async fn print(
         &self,
         subscribed: &Subscribed,
         form: Form,
         deliveries: &[Delivery],
+        ended: &mut Ended,
     ) -> Result<bool, Failure> {
-        let Some(command) = &self.exec else {
-            let mut printed: Vec<DeliveryId> = Vec::with_capacity(deliveries.len());
-            let mut is_read = true;
-            for delivery in deliveries {
-                is_read = print(&line(form, delivery))?;
-                if !is_read {
-                    break;
+        let lines: Vec<String> = deliveries.iter().map(|delivery| line(form, delivery)).collect();
+        let printed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&printed);
+        // The reader of a pipe may stand still; signals are heard all the same.
+        let mut printing = tokio::task::spawn_blocking(move || {
+            for line in lines {
+                if !print(&line)? {
+                    return Ok(false);
                 }
-                printed.push(delivery.into());
+                counted.fetch_add(1, Ordering::Relaxed);
             }
-            if self.ack == Ack::Done && !printed.is_empty() {
-                acknowledge(subscribed, &printed).await;
+            Ok(true)
+        });
+        let is_read = loop {
+            let most = if ended.asked { LAST_LINES } else { Duration::MAX };
+            tokio::select! {
+                done = &mut printing => {
+                    break done.unwrap_or_else(|error| Err(Failure::other(format!("cannot print: {error}"))));
+                }
+                () = ended.wait(), if !ended.asked => {}
+                () = tokio::time::sleep(most) => break Ok(false),
             }
-            return Ok(is_read);
         };
-        for delivery in deliveries {
-            let is_done = self.hand_to(subscribed, command, delivery).await?;
-            if self.ack != Ack::Done {
-                continue;
-            }
-            if is_done {
-                acknowledge(subscribed, &[delivery.into()]).await;
-            } else if let Err(error) =
-                subscribed.client.nack(delivery, None, Some("the command failed")).await
-            {
-                complain(&format!("eventmesh sub: {}", subscribed.failure(&error)));
-            }
+        let printed: Vec<DeliveryId> =
+            deliveries.iter().take(printed.load(Ordering::Relaxed)).map(DeliveryId::from).collect();
+        if self.ack == Ack::Done && !printed.is_empty() {
+            acknowledge(subscribed, &printed).await;
         }
-        Ok(true)
+        is_read
     }
 
-    /// Whether the command ended with 0. The lock is renewed while it works.
+    /// Hands each on, and acknowledges where the command did well.
+    async fn hand_on(
+        &self,
+        subscribed: &Subscribed,
+        command: &str,
+        deliveries: &[Delivery],
+        ended: &mut Ended,
+    ) -> Result<(), Failure> {
+        for delivery in deliveries {
+            match self.hand_to(subscribed, command, delivery, ended).await? {
+                // What nobody finished goes back when the subscription ends.
+                Handed::Left => return Ok(()),
+                _ if self.ack != Ack::Done => {}
+                Handed::Done => acknowledge(subscribed, &[delivery.into()]).await,
+                Handed::Failed => {
+                    if let Err(error) =
+                        subscribed.client.nack(delivery, None, Some("the command failed")).await
+                    {
+                        complain(&format!("eventmesh sub: {}", subscribed.failure(&error)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How the command ended. The lock is renewed while it works; a signal lets it end, a second one does not.
     async fn hand_to(
         &self,
         subscribed: &Subscribed,
         command: &str,
         delivery: &Delivery,
-    ) -> Result<bool, Failure> {
+        ended: &mut Ended,
+    ) -> Result<Handed, Failure> {
         let cannot = |error: std::io::Error| Failure::new(Outcome::Other, format!("--exec: {error}"));
         let mut child = Command::new("/bin/sh")
             .args(["-c", command])
@@ -275,10 +351,14 @@ impl Subscribe {
             // A command that does not read its input may still do well.
             drop(input.write_all(&event).await);
         }
-        let mut renewals = tokio::time::interval_at(tokio::time::Instant::now() + RENEW_EVERY, RENEW_EVERY);
+        let mut renewals = tokio::time::interval_at(tokio::time::Instant::now() + RENEW_FIRST, RENEW_EVERY);
         loop {
             tokio::select! {
-                ended = child.wait() => return ended.map(|status| status.success()).map_err(cannot),
+                exited = child.wait() => {
+                    let did_well = exited.map_err(cannot)?.success();
+                    return Ok(if did_well { Handed::Done } else { Handed::Failed });
+                }
+                () = wait_again(ended) => return Ok(Handed::Left),
                 _ = renewals.tick() => {
                     if self.ack == Ack::Done
                         && let Err(error) = subscribed.client.extend(delivery, RENEWED_FOR).await
@@ -291,13 +371,23 @@ impl Subscribe {
     }
 }
 
+/// Waits for the second signal.
+async fn wait_again(ended: &mut Ended) {
+    if !ended.asked {
+        ended.wait().await;
+    }
+    ended.wait().await;
+}
+
 /// Acknowledges; what fails is said and comes again.
 async fn acknowledge(subscribed: &Subscribed, deliveries: &[DeliveryId]) {
     match subscribed.client.ack_many(deliveries).await {
         Ok(outcomes) => {
             let late = outcomes.iter().filter(|outcome| **outcome != Settled::Done).count();
             if late > 0 {
-                complain(&format!("eventmesh sub: {late} events were done too late and come again"));
+                complain(&format!(
+                    "eventmesh sub: {late} events were acknowledged too late: they come again, or are done"
+                ));
             }
         }
         Err(error) => complain(&format!(

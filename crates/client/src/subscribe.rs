@@ -153,6 +153,9 @@ pub struct Subscription {
     /// The group.
     #[serde(default)]
     pub group: String,
+    /// Whether the subscription made the group. A group that was there goes on where it is, whatever `from` asked for.
+    #[serde(default)]
+    pub created: bool,
     /// The offset that the group began with, by partition, as decimal numbers.
     #[serde(default)]
     pub start: BTreeMap<String, String>,

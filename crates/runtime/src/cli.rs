@@ -337,6 +337,7 @@ mod tests {
             &["topic", "list"],
             &["group", "seek", "orders", "printers", "--to", "earliest"],
             &["dlq", "browse", "orders"],
+            &["health"],
         ] {
             let arguments = ["eventmesh"]
                 .into_iter()

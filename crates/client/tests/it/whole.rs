@@ -36,7 +36,12 @@ async fn what_is_published_is_polled_and_settled_in_every_way() -> Result<()> {
         .max_in_flight(100)
         .max_attempts(3);
     let made = client.subscribe(&request).await?;
-    assert_eq!(made, client.subscribe(&request).await?);
+    let again = client.subscribe(&request).await?;
+    assert_eq!((made.created, again.created), (true, false));
+    assert_eq!(
+        (&made.subscription_id, &made.group, &made.start),
+        (&again.subscription_id, &again.group, &again.start)
+    );
     assert_eq!(made.group, "g");
 
     assert_eq!(client.publish("t", &event(0).attribute("subject", "x")).await?.topic, "t");

@@ -181,6 +181,16 @@ async fn data_are_what_they_look_like_and_a_whole_event_is_published_as_it_is() 
         let event = sub.json().await?["event"].take();
         assert_eq!((&event["id"], &event["data"]), (&json!(id), &data));
     }
+    // Of a key, and of lines, the order is kept.
+    let many: String = (0..60).map(|number| format!("{number}\n")).collect();
+    fs::write(folder.join("many"), many)?;
+    for arguments in [&["--file", "many", "--lines"][..], &["x", "--count", "60", "--key", "k"]] {
+        let places = mesh.json(&[&["pub", "t", "--id", "n"], arguments].concat()).await?;
+        for number in 0..60 {
+            let event = sub.json().await?["event"].take();
+            assert_eq!(event["id"], json!(format!("n-{}", number + 1)), "{arguments:?} {places:?}");
+        }
+    }
     let places = mesh.json(&["pub", "t", "x", "--count", "40"]).await?;
     let offsets: Vec<&str> = places.iter().filter_map(|place| place["offset"].as_str()).collect();
     ensure!(offsets.len() == 40 && places[0]["topic"] == "t", "{places:?}");
@@ -274,7 +284,7 @@ async fn a_command_that_is_given_events_says_by_its_exit_code_whether_they_are_d
     let replay = ["dlq", "replay", "t", "--group", "g"];
     let tried = mesh.said(&[&replay[..], &["--dry-run"]].concat()).await?;
     assert_eq!(tried, "would replay 1; nothing was changed\n");
-    let browsed = mesh.said(&["dlq", "browse", "t"]).await?;
+    let browsed = mesh.said(&["dlq", "list", "t"]).await?;
     ensure!(browsed.contains("the command failed") && browsed.starts_with("DEAD AT"), "{browsed}");
     ensure!(mesh.said(&["dlq", "show", "t", "1"]).await?.contains("\"eventId\": \"1\""));
     assert_eq!(mesh.output(&["dlq", "show", "t", "2"]).await?.status.code(), Some(66));
@@ -293,6 +303,96 @@ async fn a_command_that_is_given_events_says_by_its_exit_code_whether_they_are_d
         mesh.said(&["dlq", "discard", "t", "--id", "bad", "--reason", "attempts_exhausted"]).await?,
         "discarded 1\n"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_though_nobody_reads_its_output_and_what_was_not_written_comes_again() -> Result<()>
+{
+    let mesh = Mesh::new().await?;
+    group_with(&mesh, 0).await?;
+    // More than a pipe holds, so that the second line stands in it half written.
+    let sub = mesh.sub(&["t", "--group", "g", "-o", "json"]).await?;
+    fs::write(mesh.server.home().join("large"), "x".repeat(200_000))?;
+    mesh.said(&["pub", "t", "first", "--id", "first"]).await?;
+    until("the first to be done", SOON, async || (mesh.client.pending().await.ok()? == 0).then_some(()))
+        .await?;
+    mesh.said(&["pub", "t", "--file", "large", "--id", "large"]).await?;
+    until("the second to be handed out", SOON, async || {
+        (mesh.client.pending().await.ok()? == 1).then_some(())
+    })
+    .await?;
+    sub.signal("-TERM")?;
+    let Sub { mut child, lines } = sub;
+    let status = within("its end", SOON, child.wait()).await??;
+    ensure!(status.code() == Some(0), "{status}");
+    drop(lines);
+    assert_eq!(mesh.members("t").await?, 0);
+    let again = mesh.json(&["sub", "t", "--group", "g", "--max", "1"]).await?;
+    assert_eq!(ids(&again), ["large"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_under_way_is_let_end_and_only_a_second_signal_takes_its_event_from_it() -> Result<()> {
+    let mesh = Mesh::new().await?;
+    group_with(&mesh, 2).await?;
+    let home = mesh.server.home();
+    let begun = async |name: &str| {
+        let path = home.join(name);
+        until("the command to begin", SOON, async || path.exists().then_some(())).await
+    };
+    let sub = mesh.sub(&["t", "--group", "g", "--exec", "touch one; sleep 1; touch done"]).await?;
+    begun("one").await?;
+    sub.signal("-TERM")?;
+    assert_eq!(sub.ended().await?, (Some(0), String::new()));
+    ensure!(home.join("done").exists(), "the command was cut off");
+
+    // Event 1 is left, and is nobody's again at once.
+    let sub = mesh.sub(&["t", "--group", "g", "--exec", "touch two; exec sleep 60"]).await?;
+    begun("two").await?;
+    sub.signal("-TERM")?;
+    sub.signal("-INT")?;
+    sub.signal("-INT")?;
+    assert_eq!(sub.ended().await?.0, Some(0));
+    let left = mesh.json(&["sub", "t", "--group", "g", "--max", "1"]).await?;
+    assert_eq!(ids(&left), ["1"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_typed_and_has_no_effect_is_said() -> Result<()> {
+    let mesh = Mesh::new().await?;
+    group_with(&mesh, 1).await?;
+    let output = mesh.output(&["sub", "t", "--group", "g", "--from", "earliest", "--max", "1"]).await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && said.contains("eventmesh group seek t g --to earliest"), "{output:?}");
+    mesh.said(&["sub", "t", "--group", "new", "--from", "earliest", "--max", "1"]).await?;
+
+    let whole = r#"{"specversion":"1.0","id":"w","source":"/w","type":"w"}"#;
+    for (option, value) in
+        [("--key", "k"), ("--type", "t"), ("--source", "/s"), ("--id", "i"), ("--attribute", "a=b")]
+    {
+        let output = mesh.output(&["pub", "t", whole, option, value]).await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(64) && said.contains(option), "{option}: {output:?}");
+    }
+    mesh.said(&["pub", "t", whole, "--id", "i", "--content-type", "application/json"]).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn on_a_terminal_it_says_what_it_waits_for() -> Result<()> {
+    let mesh = Mesh::new().await?;
+    let line = format!("{} sub t {}", binary().display(), mesh.options().join(" "));
+    // A terminal of its own.
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    terminal.current_dir(mesh.server.home()).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut terminal = terminal.spawn().context("script, of bsdutils")?;
+    let mut lines = BufReader::new(terminal.stdout.take().context("a pipe")?).lines();
+    let first = within("a line", SOON, lines.next_line()).await??.context("it ended")?;
+    ensure!(first.trim_end() == "eventmesh sub: waiting for events of t; Ctrl-C ends it", "{first:?}");
     Ok(())
 }
 
@@ -352,6 +452,7 @@ async fn every_failure_has_its_exit_code_and_names_the_next_step() -> Result<()>
         .await?;
     ends(&["sub", "t", &nowhere], 69, &["Connection refused", "--address"]).await?;
     ends(&["topic", "list", &admin_nowhere], 69, &["--admin-address"]).await?;
+    ends(&["health", &admin_nowhere], 69, &["Connection refused", "--admin-address"]).await?;
     let traffic = format!("--address=127.0.0.1:{}", mesh.server.traffic_port());
     let admin = format!("--admin-address=127.0.0.1:{}", mesh.server.admin_port());
     ends(&["pub", "bad topic", "{}", &traffic], 65, &["topic"]).await?;
@@ -363,6 +464,7 @@ async fn every_failure_has_its_exit_code_and_names_the_next_step() -> Result<()>
     ends(&["sub", "t", "--from", "yesterday", &traffic], 65, &["from"]).await?;
     ends(&["sbu", "t"], 64, &["sub"]).await?;
     ends(&["topic", "list", &admin], 77, &["--token-file"]).await?;
+    ends(&["health", &admin], 0, &[]).await?;
     let token = format!("-Deventmesh.admin.token={TOKEN}");
     ends(&["topic", "show", "not-there", &admin, &token], 66, &["topic list"]).await?;
     ends(&["group", "show", "t", "g", &admin, &token], 66, &["group list t"]).await?;
@@ -398,6 +500,13 @@ async fn variables_and_files_say_what_is_not_typed() -> Result<()> {
     let output =
         ends(&published, &[("EVENTMESH_CLI_ADDRESS", &address), ("EVENTMESH_CLI_TOKEN", &token)]).await?;
     ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let output =
+        ends(&published, &[("EVENTMESH_CLI_ADDRESS", &address), ("EVENTMESH_CLI_TOKN", &token)]).await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        said.contains("EVENTMESH_CLI_TOKN is not known") && said.contains("EVENTMESH_CLI_TOKEN?"),
+        "{said}"
+    );
     fs::write(server.home().join("token"), format!("{token}\n"))?;
     let file = [
         ("EVENTMESH_CLI_ADDRESS", address.as_str()),
@@ -412,6 +521,21 @@ async fn variables_and_files_say_what_is_not_typed() -> Result<()> {
     let port = format!("-Deventmesh.admin.port={}", server.admin_port());
     let output = ends(&["topic", "list", &data, &port], &[]).await?;
     ensure!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains('t'), "{output:?}");
+    // Both ports with a token each: what names the admin port is for it alone.
+    let admin_token = fs::read_to_string(server.data_directory().join("admin.token"))?;
+    let admin = format!("--admin-address=127.0.0.1:{}", server.admin_port());
+    let both = [
+        ("EVENTMESH_CLI_ADDRESS", address.as_str()),
+        ("EVENTMESH_CLI_TOKEN", &token),
+        ("EVENTMESH_CLI_ADMIN_TOKEN", admin_token.trim()),
+    ];
+    for arguments in [&published[..], &["topic", "list", &admin]] {
+        let output = ends(arguments, &both).await?;
+        ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    fs::write(server.home().join("wrong"), "wrong")?;
+    let output = ends(&["topic", "list", &admin, "--admin-token-file", "wrong"], &both).await?;
+    ensure!(output.status.code() == Some(77), "{output:?}");
     // The variables of the commands are none of the server's.
     let mut other =
         Server::new()?.variable("EVENTMESH_CLI_TOKEN", "x").variable("EVENTMESH_CLI_OUTPUT", "json");
@@ -457,7 +581,7 @@ async fn shells_complete_the_commands_and_help_names_them() -> Result<()> {
     ensure!(String::from_utf8_lossy(&output.stdout).trim() == "replay", "{output:?}");
     let help = command(home.path(), &["help"]).output().await?;
     let help = String::from_utf8(help.stdout)?;
-    for name in ["pub", "sub", "topic", "group", "dlq", "completion"] {
+    for name in ["pub", "sub", "topic", "group", "dlq", "health", "completion"] {
         ensure!(help.contains(&format!("  {name} ")), "{name} is not in {help}");
     }
     Ok(())
