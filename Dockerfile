@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1
 # The server in a container: docs/packaging.md.
 #
-# Built in one image, run in another that holds the program, the C++ runtime and the certificates that the system trusts,
-# and no shell. It runs as a user without rights; what it keeps is in /var/lib/eventmesh.
+# Built in one image, run in another that holds a small Debian, the program, and the certificates that the system trusts.
+# It runs as a user without rights; what it keeps is in /var/lib/eventmesh.
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /build
@@ -15,7 +15,8 @@ RUN --mount=type=cache,target=/root/.cache/eventmesh \
     && mkdir -p /image/usr/bin /image/var/lib/eventmesh \
     && strip -o /image/usr/bin/eventmesh target/release/eventmesh
 
-FROM gcr.io/distroless/cc-debian12:nonroot
+FROM debian:bookworm-slim
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /image/usr/bin/eventmesh /usr/bin/eventmesh
 COPY --from=build --chown=65532:65532 /image/var/lib/eventmesh /var/lib/eventmesh
 ENV EVENTMESH_DATA_DIR=/var/lib/eventmesh

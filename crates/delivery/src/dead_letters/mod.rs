@@ -5,8 +5,8 @@
 //! a copy is made once although the process may die in between.
 
 mod discard;
-mod dying;
 mod intent;
+mod leaving;
 mod letters;
 mod replay;
 mod retention;

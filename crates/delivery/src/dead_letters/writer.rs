@@ -27,9 +27,9 @@ use crate::{group::Group, ledger::LedgerUnavailable};
 const AT_ONCE: usize = 64;
 const AT_ONCE_OF_A_LANE: usize = 16;
 
-/// A condemned delivery.
+/// A delivery that is to become a dead letter.
 #[derive(Clone)]
-struct Condemned {
+struct Dead {
     group: Arc<Group>,
     partition: PartitionId,
     offset: Offset,
@@ -39,7 +39,7 @@ struct Condemned {
 
 type Place = (u64, u32, u64);
 
-impl Condemned {
+impl Dead {
     fn place(&self) -> Place {
         (self.group.number, self.partition.0, self.offset.0)
     }
@@ -57,7 +57,7 @@ impl DeadLetters {
         let mut again: BTreeSet<u64> = BTreeSet::new();
         let mut last = 0;
         while !stop.is_signalled() {
-            again.extend(attention.take_condemned());
+            again.extend(attention.take_dead());
             if again.is_empty() || failures > 0 {
                 let pause = if failures > 0 {
                     backoff.random_delay(failures, &letters.core.chance)
@@ -66,12 +66,12 @@ impl DeadLetters {
                 };
                 tokio::select! {
                     () = stop.wait() => return,
-                    () = attention.something_condemned(), if failures == 0 => {}
+                    () = attention.something_dead(), if failures == 0 => {}
                     () = tokio::time::sleep(pause) => {}
                 }
-                again.extend(attention.take_condemned());
+                again.extend(attention.take_dead());
             }
-            let found = letters.find_condemned(&again, &mut last);
+            let found = letters.find_dead(&again, &mut last);
             if found.is_empty() {
                 again.clear();
                 failures = 0;
@@ -102,7 +102,7 @@ fn is_same_death(one: &DeadLetter, other: &DeadLetter) -> bool {
 
 impl Letters {
     /// What is next, group by group, beginning behind the one that came last: no group waits for another's.
-    fn find_condemned(&self, groups: &BTreeSet<u64>, last: &mut u64) -> Vec<Condemned> {
+    fn find_dead(&self, groups: &BTreeSet<u64>, last: &mut u64) -> Vec<Dead> {
         let mut found = Vec::new();
         let behind = (Bound::Excluded(*last), Bound::Unbounded);
         let in_turn: Vec<u64> = groups.range(behind).chain(groups.range(..=*last)).copied().collect();
@@ -111,8 +111,12 @@ impl Letters {
             let state = group.state.lock();
             for lane in &state.lanes {
                 let id = lane.partition.id();
-                found.extend(lane.lane.condemned().take(AT_ONCE_OF_A_LANE).map(|(offset, reason, row)| {
-                    Condemned { group: group.clone(), partition: id, offset, reason, row }
+                found.extend(lane.lane.dead().take(AT_ONCE_OF_A_LANE).map(|(offset, reason, row)| Dead {
+                    group: group.clone(),
+                    partition: id,
+                    offset,
+                    reason,
+                    row,
                 }));
             }
             if found.len() >= AT_ONCE {
@@ -124,12 +128,12 @@ impl Letters {
 
     async fn write_all(
         &self,
-        found: &[Condemned],
+        found: &[Dead],
         bodies: &mut HashMap<Place, DeadLetterBody>,
     ) -> Vec<Result<(), LedgerUnavailable>> {
-        let writes = found.iter().map(|condemned| {
-            let body = bodies.get(&condemned.place()).cloned();
-            async move { (condemned.place(), self.write(condemned, body).await) }
+        let writes = found.iter().map(|dead| {
+            let body = bodies.get(&dead.place()).cloned();
+            async move { (dead.place(), self.write(dead, body).await) }
         });
         let mut results = Vec::with_capacity(found.len());
         for (place, (body, result)) in futures_util::future::join_all(writes).await {
@@ -145,10 +149,10 @@ impl Letters {
     /// Stores one dead letter. Gives its body's place also when the rest failed.
     async fn write(
         &self,
-        condemned: &Condemned,
+        dead: &Dead,
         body: Option<DeadLetterBody>,
     ) -> (Option<DeadLetterBody>, Result<(), LedgerUnavailable>) {
-        let record = match self.record_of(condemned).await {
+        let record = match self.record_of(dead).await {
             Ok(record) => record,
             Err(error) => return (body, Err(error.into())),
         };
@@ -156,29 +160,29 @@ impl Letters {
             // Retention took it: there is no body to keep.
             self.core.signals.drop_by("gone", 1);
             // Before the row ends: whoever waits for the dead letter looks for this first.
-            self.dead_lettered.without(condemned.place());
-            let ended = self.end(condemned).await;
+            self.dead_lettered.without(dead.place());
+            let ended = self.end(dead).await;
             return (None, ended.map(|_| ()));
         };
         let event = &record.record().event;
         let body = match body {
             Some(body) => body,
-            None => match self.store_body(condemned, event).await {
+            None => match self.store_body(dead, event).await {
                 Ok(body) => body,
                 Err(error) => return (None, Err(error.into())),
             },
         };
         let letter = DeadLetter {
-            group: condemned.group.id.clone(),
-            incarnation: condemned.group.topic.incarnation(),
-            partition: condemned.partition,
-            offset: condemned.offset,
-            reason: condemned.reason,
-            attempts: condemned.row.attempt,
-            last_error: condemned.row.error.to_string(),
-            first_ms: condemned.row.first.0,
-            last_ms: condemned.row.last.0,
-            dead_at_ms: condemned.row.at.0,
+            group: dead.group.id.clone(),
+            incarnation: dead.group.topic.incarnation(),
+            partition: dead.partition,
+            offset: dead.offset,
+            reason: dead.reason,
+            attempts: dead.row.attempt,
+            last_error: dead.row.error.to_string(),
+            first_ms: dead.row.first.0,
+            last_ms: dead.row.last.0,
+            dead_at_ms: dead.row.at.0,
             event_id: event.id().to_owned(),
             source: event.source().to_owned(),
             body: body.clone(),
@@ -188,8 +192,8 @@ impl Letters {
         if let Err(error) = self.record_letter(letter).await {
             return (Some(body), Err(error.into()));
         }
-        self.times.added(&condemned.group.id.topic, condemned.row.at.0);
-        match self.end(condemned).await {
+        self.times.added(&dead.group.id.topic, dead.row.at.0);
+        match self.end(dead).await {
             Ok(ended) => {
                 if ended {
                     self.core.signals.dead_lettered.inc();
@@ -215,26 +219,23 @@ impl Letters {
         }
     }
 
-    async fn record_of(
-        &self,
-        condemned: &Condemned,
-    ) -> Result<Option<Arc<mesh_storage::LogRecord>>, BackendError> {
-        match condemned.group.topic.partition(condemned.partition) {
+    async fn record_of(&self, dead: &Dead) -> Result<Option<Arc<mesh_storage::LogRecord>>, BackendError> {
+        match dead.group.topic.partition(dead.partition) {
             None => Ok(None),
-            Some(partition) => self.core.storage.record(&partition, condemned.offset).await,
+            Some(partition) => self.core.storage.record(&partition, dead.offset).await,
         }
     }
 
     async fn store_body(
         &self,
-        condemned: &Condemned,
+        dead: &Dead,
         event: &mesh_frame::Event,
     ) -> Result<DeadLetterBody, BackendError> {
         let failed = |source: String| {
             BackendError::new(BackendErrorKind::Unavailable, "dead-letter topic", "storing a dead letter")
                 .with_source(source)
         };
-        let name = condemned.group.id.topic.dead_letter();
+        let name = dead.group.id.topic.dead_letter();
         let topic = self
             .core
             .storage
@@ -243,11 +244,11 @@ impl Letters {
             .map_err(|error| failed(error.to_string()))?;
         let partition =
             topic.partition(PartitionId(0)).ok_or_else(|| failed("it has no partition".to_owned()))?;
-        let attempts = condemned.row.attempt.to_string();
-        let time = format_timestamp(condemned.row.at.0);
+        let attempts = dead.row.attempt.to_string();
+        let time = format_timestamp(dead.row.at.0);
         let event = event.with_attributes(&[
-            ("emdlgroup", condemned.group.id.name.as_str()),
-            ("emdlreason", condemned.reason.as_str()),
+            ("emdlgroup", dead.group.id.name.as_str()),
+            ("emdlreason", dead.reason.as_str()),
             ("emdlattempts", &attempts),
             ("emdltime", &time),
         ]);
@@ -266,8 +267,8 @@ impl Letters {
     }
 
     /// Ends the row of a delivery whose dead letter is stored. `false`: it had ended.
-    async fn end(&self, condemned: &Condemned) -> Result<bool, LedgerUnavailable> {
-        let (core, group) = (&self.core, &condemned.group);
+    async fn end(&self, dead: &Dead) -> Result<bool, LedgerUnavailable> {
+        let (core, group) = (&self.core, &dead.group);
         let epoch = core.ensure_lanes(group).await?;
         if group.is_closed() {
             return Ok(false);
@@ -281,13 +282,13 @@ impl Letters {
                 return Err(CommitError::Suspended.into());
             }
             let ends = state
-                .lane(condemned.partition)
-                .is_some_and(|lane| lane.dead_lettered(condemned.offset, now, &mut batch));
+                .lane(dead.partition)
+                .is_some_and(|lane| lane.dead_lettered(dead.offset, now, &mut batch));
             if !ends {
                 return Ok(false);
             }
             core.commit(group, state, batch, Durability::Synced, |staged| {
-                staged.ends = vec![(condemned.partition, condemned.offset)];
+                staged.ends = vec![(dead.partition, dead.offset)];
             })
         };
         committing.done().await?;

@@ -16,7 +16,7 @@ pub(crate) struct Attention {
     /// Groups that were busy when something was appended for them.
     pub(crate) marked: Marked,
     abandoned: Queue<(Arc<Group>, Commit)>,
-    condemned: Queue<u64>,
+    dead: Queue<u64>,
 }
 
 #[derive(Debug)]
@@ -60,17 +60,17 @@ impl Attention {
     }
 
     /// The group has deliveries that wait for their dead letters.
-    pub(crate) fn condemn(&self, group: &Group) {
-        self.condemned.add(group.number);
+    pub(crate) fn make_dead(&self, group: &Group) {
+        self.dead.add(group.number);
     }
 
     /// Takes the groups that have deliveries which wait for their dead letters.
-    pub(crate) fn take_condemned(&self) -> Vec<u64> {
-        self.condemned.take()
+    pub(crate) fn take_dead(&self) -> Vec<u64> {
+        self.dead.take()
     }
 
     /// Waits until there may be such groups.
-    pub(crate) async fn something_condemned(&self) {
-        self.condemned.something.notified().await;
+    pub(crate) async fn something_dead(&self) {
+        self.dead.something.notified().await;
     }
 }

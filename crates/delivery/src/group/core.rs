@@ -81,8 +81,8 @@ impl Core {
         let completed = state.complete(now, &mut batch);
         self.signals.returned.inc_by(completed.returned);
         self.signals.acked.inc_by(completed.acked);
-        if completed.condemned {
-            self.attention.condemn(group);
+        if completed.dead {
+            self.attention.make_dead(group);
         }
         if let Some(epoch) = state.epoch {
             self.ledger.commit_later(epoch, batch);
@@ -238,13 +238,13 @@ impl Core {
     fn set_timer(&self, group: &Arc<Group>) {
         let state = group.state.lock();
         let timer = state.next_timer();
-        let condemned = state.has_condemned();
+        let dead = state.has_dead();
         drop(state);
         if let Some(at) = timer {
             self.attention.schedule.no_later_than(group, at);
         }
-        if condemned {
-            self.attention.condemn(group);
+        if dead {
+            self.attention.make_dead(group);
         }
     }
 
@@ -266,17 +266,17 @@ impl Core {
         group.scheduled.store(u64::MAX, Ordering::Release);
         let epoch = self.ledger.epoch();
         let mut batch = PositionBatch::new();
-        let condemned = {
+        let dead = {
             let mut state = self.enter(group, now);
             if state.epoch != Some(epoch) {
                 return false;
             }
             self.signals.returned.inc_by(state.advance(now, &mut batch));
             self.ledger.commit_later(epoch, batch);
-            state.has_condemned()
+            state.has_dead()
         };
-        if condemned {
-            self.attention.condemn(group);
+        if dead {
+            self.attention.make_dead(group);
         }
         self.after(group);
         true

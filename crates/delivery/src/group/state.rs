@@ -54,14 +54,14 @@ pub(crate) struct Staged {
     /// Progress that no hand-out carries.
     pub(crate) progress: Vec<(PartitionId, Offset)>,
     /// Whether deliveries wait for their dead letters with it.
-    pub(crate) condemned: bool,
+    pub(crate) dead: bool,
 }
 
 /// What completing commits came to.
 #[derive(Debug, Default)]
 pub(crate) struct Completed {
     /// Deliveries wait for their dead letters since.
-    pub(crate) condemned: bool,
+    pub(crate) dead: bool,
     /// Deliveries that no mailbox took.
     pub(crate) returned: u64,
     /// Deliveries that were acknowledged.
@@ -79,7 +79,7 @@ impl Staged {
             ends: Vec::new(),
             acked: 0,
             progress: Vec::new(),
-            condemned: false,
+            dead: false,
         }
     }
 }
@@ -102,7 +102,7 @@ impl GroupState {
             if answer.is_err() || self.epoch != Some(staged.epoch) {
                 continue;
             }
-            completed.condemned |= staged.condemned;
+            completed.dead |= staged.dead;
             completed.acked += staged.acked;
             for (partition, taken) in staged.taken.iter().flat_map(|taken| taken.iter()) {
                 if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.partition.id() == *partition) {
@@ -214,8 +214,8 @@ impl GroupState {
     }
 
     /// Whether deliveries wait for their dead letters.
-    pub(crate) fn has_condemned(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.lane.condemned().next().is_some())
+    pub(crate) fn has_dead(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.lane.dead().next().is_some())
     }
 
     /// Makes a client a member, or changes what it may have.

@@ -271,7 +271,7 @@ impl Streams {
         let now = core.clock.now();
         let epoch = core.ledger.epoch();
         let mut batch = PositionBatch::new();
-        let (had_none, condemned) = {
+        let (had_none, dead) = {
             let mut guard = core.enter(group, now);
             let state = &mut *guard;
             let old = match new {
@@ -299,10 +299,10 @@ impl Streams {
                 core.ledger.commit_later(epoch, batch);
             }
             state.streams.wake();
-            (old.is_none(), state.has_condemned())
+            (old.is_none(), state.has_dead())
         };
-        if condemned {
-            core.attention.condemn(group);
+        if dead {
+            core.attention.make_dead(group);
         }
         core.after(group);
         had_none

@@ -40,7 +40,7 @@ impl Lane {
             free: BTreeSet::new(),
             runs: BTreeMap::new(),
             timers: BTreeSet::new(),
-            condemned: BTreeSet::new(),
+            dead: BTreeSet::new(),
             suspects: None,
             gaps: Gaps::default(),
         };
@@ -74,7 +74,7 @@ impl Lane {
                 if row.by_stream && terms.max_attempts > 0 && row.attempt >= terms.max_attempts =>
             {
                 self.entries.insert(offset, entry);
-                self.condemn(offset, EndReason::AttemptsExhausted, now, &mut PositionBatch::new());
+                self.make_dead(offset, EndReason::AttemptsExhausted, now, &mut PositionBatch::new());
             }
             RowState::InFlight if row.by_stream => {
                 let due = if row.attempt <= 1 {
@@ -96,11 +96,11 @@ impl Lane {
                 }
                 self.set_timer(offset, Some(row.at));
             }
-            RowState::Condemned(reason) => {
-                entry.phase = Phase::Condemned(reason);
+            RowState::Dead(reason) => {
+                entry.phase = Phase::Dead(reason);
                 self.entries.insert(offset, entry);
                 self.settle(offset, now);
-                self.condemned.insert(offset);
+                self.dead.insert(offset);
             }
         }
     }

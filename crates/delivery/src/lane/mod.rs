@@ -164,8 +164,8 @@ pub enum Settled {
     Staged,
     /// There is no live delivery of that id.
     Unknown,
-    /// The change is staged and makes it a dead letter: see [`Lane::condemned`].
-    Condemned,
+    /// The change is staged and makes it a dead letter: see [`Lane::dead`].
+    Dead,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ enum Phase {
     /// With a member.
     Held,
     /// Staged to be a dead letter, or being made one.
-    Condemned(EndReason),
+    Dead(EndReason),
     /// Staged to end.
     Ending,
 }
@@ -219,7 +219,7 @@ pub struct Lane {
     /// Offsets that continue a member's run of a key: only that member may take them now.
     runs: BTreeMap<Member, BTreeSet<u64>>,
     timers: BTreeSet<(u64, u64)>,
-    condemned: BTreeSet<u64>,
+    dead: BTreeSet<u64>,
     /// Offsets of events that lost two locks: see [`Lane::is_suspect`]. Hardly a lane has any.
     suspects: Option<BTreeSet<u64>>,
     gaps: Gaps,
@@ -268,9 +268,9 @@ impl Lane {
     }
 
     /// Whether a delivery is about to end, by its dead letter or by an ack, and has not ended yet.
-    pub fn is_dying(&self, offset: Offset) -> bool {
-        let dying = |entry: &Entry| matches!(entry.phase, Phase::Condemned(_) | Phase::Ending);
-        self.entries.get(&offset.0).is_some_and(dying)
+    pub fn is_leaving(&self, offset: Offset) -> bool {
+        let leaving = |entry: &Entry| matches!(entry.phase, Phase::Dead(_) | Phase::Ending);
+        self.entries.get(&offset.0).is_some_and(leaving)
     }
 
     /// Whether a delivery is outstanding, in any state.
@@ -374,11 +374,11 @@ impl Lane {
     }
 
     /// What waits for its dead letter, with the reason.
-    pub fn condemned(&self) -> impl Iterator<Item = (Offset, EndReason, Row)> + '_ {
-        self.condemned.iter().filter_map(|offset| {
+    pub fn dead(&self) -> impl Iterator<Item = (Offset, EndReason, Row)> + '_ {
+        self.dead.iter().filter_map(|offset| {
             let entry = self.entries.get(offset)?;
             match entry.phase {
-                Phase::Condemned(reason) => Some((Offset(*offset), reason, entry.row.clone())),
+                Phase::Dead(reason) => Some((Offset(*offset), reason, entry.row.clone())),
                 Phase::Waiting | Phase::Handing | Phase::Held | Phase::Ending => None,
             }
         })
@@ -524,7 +524,7 @@ impl Lane {
         if entry.in_window() {
             windows.remove(entry.member());
         }
-        self.condemned.remove(&offset);
+        self.dead.remove(&offset);
         self.free.remove(&offset);
         self.clear(offset);
         if let Some(key) = entry.row.key {
@@ -542,7 +542,7 @@ impl Lane {
         self.free = BTreeSet::new();
         self.runs = BTreeMap::new();
         self.timers = BTreeSet::new();
-        self.condemned = BTreeSet::new();
+        self.dead = BTreeSet::new();
         self.keys.keep_no_nodes();
     }
 }

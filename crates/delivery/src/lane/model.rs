@@ -31,7 +31,7 @@ struct Database {
 enum Then {
     Handed { member: u64, taken: usize },
     Acked { offset: u64 },
-    Buried { offset: u64 },
+    DeadLettered { offset: u64 },
     Progressed { next: u64 },
     Nothing,
 }
@@ -239,7 +239,7 @@ impl Model {
                 self.lane.ended(&[Offset(offset)], &mut self.windows, self.now);
                 self.ended(offset, End::Acked);
             }
-            Then::Buried { offset } => {
+            Then::DeadLettered { offset } => {
                 self.lane.ended(&[Offset(offset)], &mut self.windows, self.now);
                 self.ended(offset, End::Dead);
             }
@@ -366,9 +366,8 @@ impl Model {
         for (offset, member) in with {
             let entry = self.lane.entries.get(&offset);
             // Its member settled it itself: what it was given behind it stays in order.
-            let settled = entry.is_some_and(|entry| {
-                matches!(entry.phase, Phase::Ending | Phase::Condemned(EndReason::Rejected))
-            });
+            let settled = entry
+                .is_some_and(|entry| matches!(entry.phase, Phase::Ending | Phase::Dead(EndReason::Rejected)));
             if settled {
                 continue;
             }
@@ -384,13 +383,13 @@ impl Model {
     }
 
     fn dead_letter(&mut self) {
-        let Some((offset, reason, row)) = self.lane.condemned().next() else { return };
+        let Some((offset, reason, row)) = self.lane.dead().next() else { return };
         if reason == EndReason::AttemptsExhausted {
             assert_eq!(row.attempt, self.terms.max_attempts, "event {offset} became a dead letter early");
         }
         let mut batch = PositionBatch::new();
         assert!(self.lane.dead_lettered(offset, self.now, &mut batch));
-        self.hand_in(batch, Then::Buried { offset: offset.0 });
+        self.hand_in(batch, Then::DeadLettered { offset: offset.0 });
     }
 
     fn advance(&mut self, by: u64) {
@@ -455,7 +454,7 @@ impl Model {
                 self.database.apply(&queued.batch);
                 match queued.then {
                     Then::Acked { offset } => self.ended(offset, End::Acked),
-                    Then::Buried { offset } => self.ended(offset, End::Dead),
+                    Then::DeadLettered { offset } => self.ended(offset, End::Dead),
                     Then::Handed { .. } | Then::Progressed { .. } | Then::Nothing => {}
                 }
             }

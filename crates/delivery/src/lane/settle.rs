@@ -31,7 +31,7 @@ impl Lane {
             Phase::Waiting | Phase::Held => true,
             // Staged to somebody else this moment: an older id still ends it.
             Phase::Handing => !is_newest,
-            Phase::Condemned(_) | Phase::Ending => false,
+            Phase::Dead(_) | Phase::Ending => false,
         };
         (reached && fits && alive).then_some(entry)
     }
@@ -77,8 +77,8 @@ impl Lane {
         self.find_lock(offset.0);
         self.fail(offset.0, error, now.plus(delay), now, terms, windows, batch);
         let entry = &self.entries[&offset.0];
-        if matches!(entry.phase, Phase::Condemned(_)) {
-            return Settled::Condemned;
+        if matches!(entry.phase, Phase::Dead(_)) {
+            return Settled::Dead;
         }
         let row = entry.row.clone();
         self.stage_put(batch, offset.0, row);
@@ -141,12 +141,12 @@ impl Lane {
         if let Some(entry) = self.entries.get_mut(&offset.0) {
             entry.row.error = error;
         }
-        self.condemn(offset.0, EndReason::Rejected, now, batch);
+        self.make_dead(offset.0, EndReason::Rejected, now, batch);
         // What is staged behind it was not seen yet: it waits for the dead letter.
         if let Some(key) = key.filter(|_| handing) {
             self.withdraw_behind(key, offset.0, now, windows, batch);
         }
-        Settled::Condemned
+        Settled::Dead
     }
 
     /// Takes back a hand-out that never reached its member: uncounted, due at once.
@@ -224,14 +224,13 @@ impl Lane {
 
     /// A dead letter is stored: its row ends. After the commit: [`Lane::ended`].
     pub fn dead_lettered(&mut self, offset: Offset, now: UnixMillis, batch: &mut PositionBatch) -> bool {
-        let condemned =
-            self.entries.get(&offset.0).is_some_and(|entry| matches!(entry.phase, Phase::Condemned(_)));
-        if condemned {
+        let dead = self.entries.get(&offset.0).is_some_and(|entry| matches!(entry.phase, Phase::Dead(_)));
+        if dead {
             batch.delete_row(self.key, offset);
-            self.condemned.remove(&offset.0);
+            self.dead.remove(&offset.0);
             self.begin_end(offset.0, now);
         }
-        condemned
+        dead
     }
 
     /// Staged to end: no verb reaches it any more, its key stays occupied until the commit.

@@ -41,7 +41,7 @@ impl Lane {
                     self.fail(offset, LastError::DeadlinePassed, due, now, terms, windows, batch);
                 }
                 Phase::Waiting => self.wait(offset, at.min(now), now),
-                Phase::Handing | Phase::Condemned(_) | Phase::Ending => continue,
+                Phase::Handing | Phase::Dead(_) | Phase::Ending => continue,
             }
             changed = true;
         }
@@ -68,7 +68,7 @@ impl Lane {
         entry.row.error = error;
         let (key, attempt) = (entry.row.key, entry.row.attempt);
         if terms.max_attempts > 0 && attempt >= terms.max_attempts {
-            self.condemn(offset, EndReason::AttemptsExhausted, now, batch);
+            self.make_dead(offset, EndReason::AttemptsExhausted, now, batch);
         } else {
             self.wait(offset, due, now);
         }
@@ -78,7 +78,7 @@ impl Lane {
     }
 
     /// Makes an entry a dead letter to be.
-    pub(super) fn condemn(
+    pub(super) fn make_dead(
         &mut self,
         offset: u64,
         reason: EndReason,
@@ -87,12 +87,12 @@ impl Lane {
     ) {
         self.set_timer(offset, None);
         let Some(entry) = self.entries.get_mut(&offset) else { return };
-        entry.phase = Phase::Condemned(reason);
-        entry.row.state = RowState::Condemned(reason);
+        entry.phase = Phase::Dead(reason);
+        entry.row.state = RowState::Dead(reason);
         entry.row.at = now;
         let row = entry.row.clone();
         self.stage_put(batch, offset, row);
-        self.condemned.insert(offset);
+        self.dead.insert(offset);
         self.settle(offset, now);
     }
 

@@ -246,7 +246,7 @@ fn carry_over(
                 at: now,
                 ..row
             },
-            RowState::Waiting | RowState::Condemned(_) => row,
+            RowState::Waiting | RowState::Dead(_) => row,
         };
         batch.put_row(to, offset, row);
     }

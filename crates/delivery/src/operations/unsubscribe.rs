@@ -260,7 +260,7 @@ impl Groups {
         }
         // A poll that waits is told at once that it has nothing to wait for.
         group.waiters.wake(usize::MAX, |other| other == member_of(tenant, client).0);
-        core.attention.condemn(group);
+        core.attention.make_dead(group);
         core.after(group);
     }
 }

@@ -177,7 +177,7 @@ struct Done {
     /// What ends with the commit.
     ends: Vec<(PartitionId, Offset)>,
     /// What waits for its dead letter now.
-    condemned: bool,
+    dead: bool,
     /// An ack of one of them is on its way: the answer waits for it.
     parked: bool,
 }
@@ -255,7 +255,7 @@ impl Settler {
                 if state.epoch != Some(core.ledger.epoch()) {
                     continue;
                 }
-                let Done { settled, ends, condemned, parked } =
+                let Done { settled, ends, dead, parked } =
                     self.stage(group, state, deliveries, verb, &mut batch);
                 if batch.is_empty() && !parked {
                     return Ok(settled);
@@ -263,7 +263,7 @@ impl Settler {
                 let commit = core.commit(group, state, batch, Durability::Logged, |staged| {
                     staged.acked = ends.len() as u64;
                     staged.ends = ends;
-                    staged.condemned = condemned;
+                    staged.dead = dead;
                 });
                 (settled, commit)
             };
@@ -316,7 +316,7 @@ impl Settler {
                 Verb::Reject { why } => lane.reject(offset, serial, why.clone(), now, windows, batch),
             };
             *settled = how != Settled::Unknown;
-            done.condemned |= how == Settled::Condemned;
+            done.dead |= how == Settled::Dead;
             if *settled && matches!(verb, Verb::Ack) {
                 done.ends.push((delivery.partition, offset));
             }

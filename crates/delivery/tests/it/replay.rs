@@ -309,8 +309,8 @@ async fn a_letter_of_a_later_death_is_not_taken_for_one_that_was_replayed() {
     assert_eq!(receive(&rig, "c", 2).await.len(), 2);
 }
 
-/// A delivery that is condemned and has a row, as a process leaves it that dies after the row is written and before
-/// the delivery has ended. Nobody buries yet.
+/// A delivery that is dead and has a row, as a process leaves it that dies after the row is written and before
+/// the delivery has ended. Nobody writes dead letters yet.
 async fn half_buried() -> Rig {
     let rig = Rig::without_dead_letter_writer(20_000, 1_000_000, 1).await;
     rig.subscribe("c", Mode::LoadBalance, once()).await;
@@ -344,7 +344,7 @@ async fn half_buried() -> Rig {
         unknown: Unknown::default(),
     };
     rig.record_dead(row).await;
-    // The ticker condemns it when its lock has run out.
+    // The ticker makes a dead letter of it when its lock has run out.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     rig
 }
@@ -365,7 +365,7 @@ async fn a_row_whose_delivery_has_not_ended_waits_for_that() {
     });
     let (done, ()) = tokio::join!(handle.replay(&which, 10), writer);
     assert_eq!(done.expect("replayed"), replayed(1));
-    rig.until("nothing is condemned", || rig.dispatcher.pending_count() == 0).await;
+    rig.until("nothing is dead", || rig.dispatcher.pending_count() == 0).await;
     assert_eq!((letters(&rig).await, receive(&rig, "c", 1).await.len()), (0, 1));
     assert_eq!(rig.poll("c", 10, 100).await.len(), 0);
 }
@@ -387,7 +387,7 @@ async fn a_replay_within_a_seek_waits_for_what_the_seek_carries_over() {
     };
     let (_, done, ()) = tokio::join!(rig.groups.seek(&selector, &nowhere, false), replay, buried);
     let first = done.expect("replayed").replayed;
-    rig.until("nothing is condemned", || rig.dispatcher.pending_count() == 0).await;
+    rig.until("nothing is dead", || rig.dispatcher.pending_count() == 0).await;
     let second = handle.replay(&which, 10).await.expect("replayed").replayed;
     assert_eq!(first + second, 1);
     assert_eq!((letters(&rig).await, receive(&rig, "c", 1).await.len()), (0, 1));

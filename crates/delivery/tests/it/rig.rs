@@ -106,7 +106,7 @@ impl Rig {
         rig
     }
 
-    /// Where what is condemned stays so until [`Rig::start_dead_letter_writer`].
+    /// Where what is dead stays so until [`Rig::start_dead_letter_writer`].
     pub(crate) async fn without_dead_letter_writer(
         outstanding: usize,
         outstanding_total: usize,

@@ -130,8 +130,8 @@ pub fn a_row_reads_back_as_it_was_written_under_any_lane_and_offset(store: Arc<d
     let states = [
         RowState::Waiting,
         RowState::InFlight,
-        RowState::Condemned(EndReason::AttemptsExhausted),
-        RowState::Condemned(EndReason::Rejected),
+        RowState::Dead(EndReason::AttemptsExhausted),
+        RowState::Dead(EndReason::Rejected),
     ];
     let errors = [
         LastError::Unknown,

@@ -52,7 +52,7 @@ pub enum RowState {
     /// For an ack, until `at`.
     InFlight,
     /// For its dead letter to be stored.
-    Condemned(EndReason),
+    Dead(EndReason),
 }
 
 /// One outstanding delivery.
@@ -103,8 +103,8 @@ impl Row {
         out.push(match self.state {
             RowState::Waiting => 0,
             RowState::InFlight => 1,
-            RowState::Condemned(EndReason::AttemptsExhausted) => 2,
-            RowState::Condemned(EndReason::Rejected) => 3,
+            RowState::Dead(EndReason::AttemptsExhausted) => 2,
+            RowState::Dead(EndReason::Rejected) => 3,
         });
         out.push(
             u8::from(self.by_stream)
@@ -144,8 +144,8 @@ impl Row {
         let state = match body[1] {
             0 => RowState::Waiting,
             1 => RowState::InFlight,
-            2 => RowState::Condemned(EndReason::AttemptsExhausted),
-            3 => RowState::Condemned(EndReason::Rejected),
+            2 => RowState::Dead(EndReason::AttemptsExhausted),
+            3 => RowState::Dead(EndReason::Rejected),
             _ => return None,
         };
         let u32_at = |at: usize| u32::from_be_bytes(*body[at..].first_chunk().expect("the length is fixed"));
@@ -197,8 +197,8 @@ mod tests {
         for state in [
             RowState::Waiting,
             RowState::InFlight,
-            RowState::Condemned(EndReason::AttemptsExhausted),
-            RowState::Condemned(EndReason::Rejected),
+            RowState::Dead(EndReason::AttemptsExhausted),
+            RowState::Dead(EndReason::Rejected),
         ] {
             for key in [None, Some(0), Some(77)] {
                 for lost in 0..=3 {

@@ -1,4 +1,4 @@
-//! Acknowledging, retrying, dying.
+//! Acknowledging, retrying, dead letters.
 
 use std::time::Duration;
 

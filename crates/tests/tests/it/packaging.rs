@@ -119,7 +119,7 @@ async fn what_the_container_starts_becomes_healthy_by_its_own_check() -> Result<
 
 #[tokio::test]
 async fn the_image_has_every_library_that_the_program_loads() -> Result<()> {
-    // What distroless/cc has beside the program.
+    // What a small Debian has beside the program.
     let there = [
         "linux-vdso",
         "ld-linux",

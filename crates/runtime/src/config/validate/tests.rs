@@ -62,7 +62,7 @@ type Row = (&'static [&'static str], &'static [&'static str], &'static [&'static
 #[test]
 fn every_mistake_names_its_key_and_what_is_accepted() {
     const TOPOLOGY: &[&str] = &["eventmesh.delivery.topology"];
-    let rows: [Row; 22] = [
+    let rows: [Row; 23] = [
         (
             &["eventmesh.delivery.topology=PARTITION_OWNER"],
             TOPOLOGY,
@@ -89,6 +89,7 @@ fn every_mistake_names_its_key_and_what_is_accepted() {
             &["eventmesh.storage.type"],
             &["is not in this build", "embedded, memory"],
         ),
+        (&["eventmesh.meta.addr=a:1"], &["eventmesh.meta.addr"], &["eventmesh.meta.type is local"]),
         (&["eventmesh.storage.partitions=0"], &["eventmesh.storage.partitions"], &["from 1 to 1024"]),
         (&["eventmesh.http.port=10106"], &["eventmesh.http.port"], &["eventmesh.admin.port"]),
         (&["eventmesh.admin.port=10105"], &["eventmesh.admin.port"], &["eventmesh.http.port"]),
@@ -163,7 +164,6 @@ fn what_is_weaker_than_the_default_is_a_warning() {
         ("eventmesh.storage.type=memory", "lost when the process ends"),
         ("eventmesh.storage.embedded.sync=interval", "power loss"),
         ("eventmesh.storage.embedded.sync=never", "power loss"),
-        ("eventmesh.meta.addr=a:1", "no effect"),
     ] {
         let (_, warnings) = validate(Given::new().with_definitions([given]), Mode::Standalone).expect(given);
         assert!(warnings.len() == 1 && warnings[0].0.contains(word), "{given}: {warnings:?}");

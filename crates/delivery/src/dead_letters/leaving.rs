@@ -28,23 +28,23 @@ impl Letters {
     /// [`LettersError::Ledger`] when they do not within five seconds, or when that cannot be told; `Stopping`.
     pub(super) async fn await_ends(&self, rows: Vec<LetterRow>) -> Result<Vec<LetterRow>, LettersError> {
         let (until, stop) = (self.core.clock.now().plus(PATIENCE), self.core.owned.tasks.stop());
-        let (mut ended, mut dying) = (Vec::new(), Vec::new());
+        let (mut ended, mut leaving) = (Vec::new(), Vec::new());
         for row in rows {
-            let place = if self.is_dying(&row.record).await? { &mut dying } else { &mut ended };
+            let place = if self.is_leaving(&row.record).await? { &mut leaving } else { &mut ended };
             place.push(row);
         }
-        if dying.is_empty() {
+        if leaving.is_empty() {
             return Ok(ended);
         }
-        let mut left: Vec<&LetterRow> = dying.iter().collect();
+        let mut left: Vec<&LetterRow> = leaving.iter().collect();
         loop {
             let next = self.dead_lettered.next();
             let mut next = std::pin::pin!(next);
-            // From here on a burial is heard; those before it are seen below.
+            // From here on the end of one is heard; those before it are seen below.
             next.as_mut().enable();
             let mut still = Vec::new();
             for row in left {
-                if self.is_dying(&row.record).await? {
+                if self.is_leaving(&row.record).await? {
                     still.push(row);
                 }
             }
@@ -62,7 +62,7 @@ impl Letters {
                 }
             }
         }
-        for row in &dying {
+        for row in &leaving {
             let current = self.store.current(&row.record).await.map_err(LettersError::Meta)?;
             ended.extend(current);
         }
@@ -71,12 +71,12 @@ impl Letters {
         Ok(ended)
     }
 
-    async fn is_dying(&self, letter: &DeadLetter) -> Result<bool, LettersError> {
+    async fn is_leaving(&self, letter: &DeadLetter) -> Result<bool, LettersError> {
         let group = self.core.directory.find(&letter.group);
         let Some(group) = group.filter(|group| group.topic.incarnation() == letter.incarnation) else {
             return Ok(false);
         };
-        // It is being followed by another: what is condemned goes over to that one.
+        // It is being followed by another: what is dead goes over to that one.
         if group.is_closed() {
             return Ok(true);
         }
@@ -86,6 +86,6 @@ impl Letters {
         // Lanes of an older view may be wrong either way.
         let is_stale = state.epoch != Some(epoch);
         let lane = state.lane(letter.partition);
-        Ok(group.is_closed() || is_stale || lane.is_some_and(|lane| lane.is_dying(letter.offset)))
+        Ok(group.is_closed() || is_stale || lane.is_some_and(|lane| lane.is_leaving(letter.offset)))
     }
 }
