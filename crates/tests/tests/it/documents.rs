@@ -212,6 +212,41 @@ fn every_key_has_a_test_that_shows_what_it_does() -> Result<()> {
     Ok(())
 }
 
+fn is_entry(id: &str) -> bool {
+    id.strip_prefix('U')
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[test]
+fn every_failure_that_a_test_covers_is_described_and_the_other_way_round() -> Result<()> {
+    let page = std::fs::read_to_string(root().join("docs/failures.md"))?;
+    let described: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| U")?.split(' ').next())
+        .map(|number| format!("U{number}"))
+        .collect();
+    let mut covered = BTreeSet::new();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let text = std::fs::read_to_string(&path)?;
+                let comments = text.lines().filter(|line| line.trim_start().starts_with("// "));
+                let lists = comments.filter_map(|line| Some(line.split_once("covers: ")?.1));
+                let ids = lists.flat_map(str::split_whitespace).filter(|id| is_entry(id));
+                covered.extend(ids.map(str::to_owned));
+            }
+        }
+    }
+    let missing: Vec<_> = covered.difference(&described).collect();
+    let idle: Vec<_> = described.difference(&covered).collect();
+    ensure!(missing.is_empty() && idle.is_empty(), "not described: {missing:?}; not covered: {idle:?}");
+    Ok(())
+}
+
 #[test]
 fn every_test_that_names_a_catalogue_entry_names_one_of_a_known_form() -> Result<()> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
