@@ -464,9 +464,10 @@ async fn audit_files_are_begun_anew_at_their_size_and_so_many_are_kept() -> Resu
     let sizes = || -> Result<Vec<u64>> {
         let files = fs::read_dir(&folder)?.map(|file| {
             let file = file?;
-            // Beside the files stands what says where the chain ends.
+            // Beside the files stands what says where the chain ends. A file may be renamed while this looks.
             let is_head = file.file_name().to_string_lossy().contains(".head");
-            anyhow::Ok((!is_head).then_some(file.metadata()?.len()))
+            let length = file.metadata().ok().map(|about| about.len());
+            anyhow::Ok(length.filter(|_| !is_head))
         });
         files.filter_map(Result::transpose).collect()
     };
