@@ -42,8 +42,9 @@ lint:
 doc:
 	scripts/step documentation env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
 
+# A test that fails says why; the stack of the error behind it would only hide that.
 unit:
-	scripts/step tests cargo test --workspace
+	scripts/step tests env RUST_LIB_BACKTRACE=0 cargo test --workspace
 
 # The documents that are made from the code; a test says when they are out of date.
 reference: system

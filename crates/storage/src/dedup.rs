@@ -4,7 +4,7 @@
 //! The index is fed by the log itself, from the thread that appends, and read back from the log at boot and when a
 //! window becomes longer: what it knows is exactly what is stored, also when the publisher that sent it never got
 //! its answer. While an event is on its way to the log, a second one of the same name waits for the first to be
-//! decided. All topics share one bound of entries of about 140 bytes each; past it those go first whose window ends
+//! decided. All topics share one bound of entries of about 150 bytes each; past it those go first whose window ends
 //! first, and are counted. Topics without a window cost nothing.
 
 use std::{
@@ -68,8 +68,8 @@ impl Stored {
 #[derive(Debug, Default)]
 struct State {
     stored: HashMap<EventKey, Stored>,
-    /// The same, by the end of their window.
-    by_end: BTreeSet<(u64, EventKey)>,
+    /// The same, by the end of their window; what was stored in one millisecond, in the order of its partition.
+    by_end: BTreeSet<(u64, Offset, EventKey)>,
     /// On its way to the log, since then.
     claims: HashMap<EventKey, u64>,
     swept: u64,
@@ -239,13 +239,13 @@ impl Deduplicator {
             match state.stored.get(&key) {
                 // Read back while it is stored again: the newer one stands.
                 Some(newer) if newer.at > stored.at => continue,
-                Some(older) => state.by_end.remove(&(older.until(), key)),
+                Some(older) => state.by_end.remove(&(older.until(), older.offset, key)),
                 None => false,
             };
             state.stored.insert(key, stored);
-            state.by_end.insert((stored.until(), key));
+            state.by_end.insert((stored.until(), stored.offset, key));
         }
-        while let Some(&(until, key)) = state.by_end.first() {
+        while let Some(&(until, _, key)) = state.by_end.first() {
             let ended = until < now;
             if !ended && state.by_end.len() <= self.0.most {
                 break;

@@ -1,6 +1,10 @@
 //! Build: everything that exists, in the order of the line. Binds and opens; starts nothing that serves.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use mesh_admin::{AdminState, Health, HealthReport, PublishCounters, RateLimits};
@@ -49,6 +53,11 @@ const LOG_WRITE_BUFFER: usize = 16 << 20;
 /// Who does not read what is sent for that long is cut off.
 const NOT_READING: Duration = Duration::from_secs(30);
 
+/// How long a start waits for ports and a data directory that another process holds.
+const GOING: Duration = Duration::from_secs(3);
+/// How often it looks whether they are free.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Everything that was built.
 pub(super) struct Built {
     pub(super) data_dir: DataDir,
@@ -92,12 +101,14 @@ pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> an
 
     // Sockets first: a port that is taken leaves no trace on the disk.
     let (traffic_tls, admin_tls) = gate::tls(settings)?;
-    let traffic = bind("http", &settings.http.host, settings.http.port, &traffic_tls, settings)?;
-    let admin = bind("admin", &settings.admin.host, settings.admin.port, &admin_tls, settings)?;
+    let http = &settings.http;
+    let traffic = when_free(|| bind("http", &http.host, http.port, &traffic_tls, settings)).await?;
+    let admin = &settings.admin;
+    let admin = when_free(|| bind("admin", &admin.host, admin.port, &admin_tls, settings)).await?;
     // Files that cannot be used stop the start before the data directory is made.
     gate::admin_access(settings, None)?;
     let OpenedGate { gate, audit_file, audit_events } = gate::open(settings, clock, &signals)?;
-    let data_dir = DataDir::take(&settings.storage.data_dir, &settings.files())?;
+    let data_dir = when_free(|| DataDir::take(&settings.storage.data_dir, &settings.files())).await?;
     let made = made_token(&data_dir, settings, mode, &admin)?;
     let access = gate::admin_access(settings, made.as_deref())?;
     let instance = data_dir.instance(settings.instance.id.as_ref(), &chance)?;
@@ -305,6 +316,34 @@ fn made_token(
 
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// What `take` takes. While another process holds it, that is tried again for [`GOING`]: a process that was killed a
+/// moment ago still has its ports and its lock until the disk has done what it was asked last.
+///
+/// # Errors
+/// The last error of `take`.
+async fn when_free<T>(take: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let end = Instant::now() + GOING;
+    let mut is_told = false;
+    loop {
+        match take() {
+            Err(error) if is_held(&error) && Instant::now() < end => {
+                if !is_told {
+                    tracing::warn!("{error}; waiting up to {} s for its end", GOING.as_secs());
+                    is_told = true;
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            taken => return taken,
+        }
+    }
+}
+
+/// Whether another process has what was to be taken.
+fn is_held(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(error, Some(io::ErrorKind::AddrInUse | io::ErrorKind::WouldBlock))
 }
 
 fn bind(

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, Permissions, TryLockError},
-    io::Write as _,
+    io::{self, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -36,7 +36,7 @@ impl DataDir {
     /// nothing but the files that the configuration names.
     ///
     /// # Errors
-    /// Another process has it; it was written by a newer release; it holds somebody else's files; it cannot be written.
+    /// Another process has it (an [`io::ErrorKind::WouldBlock`]); it was written by a newer release; it holds somebody else's files; it cannot be written.
     pub(super) fn take(path: &Path, configured: &[&Path]) -> anyhow::Result<Self> {
         fs::create_dir_all(path)
             .with_context(|| format!("cannot make the data directory {}", path.display()))?;
@@ -51,7 +51,8 @@ impl DataDir {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                bail!("another process has the data directory {}", path.display());
+                let held = format!("another process has the data directory {}", path.display());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, held).into());
             }
             Err(TryLockError::Error(error)) => {
                 return Err(error).with_context(|| format!("cannot lock {}", file.display()));

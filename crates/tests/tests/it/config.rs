@@ -246,6 +246,23 @@ async fn a_port_that_is_taken_ends_the_start_naming_it() -> Result<()> {
     Ok(())
 }
 
+/// A process that was killed has its ports until its last write to the disk has ended.
+#[tokio::test]
+async fn a_port_that_is_free_a_moment_later_is_waited_for() -> Result<()> {
+    let going = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    let port = going.local_addr()?.port();
+    let mut server = Server::new()?.key("eventmesh.http.port", port);
+    server.spawn()?;
+    mesh_tests::until("the server to wait", SOON, async || server.log().contains("waiting").then_some(()))
+        .await?;
+    drop(going);
+    let started =
+        mesh_tests::until("the start", SOON, async || server.log().contains(": ready").then_some(()));
+    started.await.with_context(|| server.log())?;
+    server.kill9();
+    Ok(())
+}
+
 /// The rows of a Markdown table whose first cell is a method and a path in code font.
 fn documented_routes(page: &Path) -> Result<Vec<(String, String)>> {
     let text = std::fs::read_to_string(page).with_context(|| format!("{} is to be read", page.display()))?;

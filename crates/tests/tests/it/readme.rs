@@ -192,10 +192,7 @@ impl Terminal {
     /// Runs a block, and waits until it has answered as the document says.
     async fn run(&mut self, number: usize, step: &Step) -> Result<()> {
         let from = self.said().len();
-        let mut block = step.shell.clone();
-        for (port, other) in &self.ports {
-            block = block.replace(port, other);
-        }
+        let block = self.put(&step.shell);
         let end = format!("-- end of block {number} --");
         let input = self.input.as_mut().context("the shell listens")?;
         input.write_all(format!("{block}\necho '{end}'\n").as_bytes()).await?;
@@ -222,9 +219,15 @@ impl Terminal {
         Ok(())
     }
 
-    /// A shown line with the ports of this run.
-    fn put(&self, shown: &str) -> String {
-        self.ports.iter().fold(shown.to_owned(), |line, (port, other)| line.replace(port, other))
+    /// A text with the ports of this run, which may themselves have one of the README's in them.
+    fn put(&self, text: &str) -> String {
+        let marked = self.ports.iter().enumerate().fold(text.to_owned(), |text, (number, (port, _))| {
+            text.replace(port, &format!("<port {number}>"))
+        });
+        self.ports
+            .iter()
+            .enumerate()
+            .fold(marked, |text, (number, (_, other))| text.replace(&format!("<port {number}>"), other))
     }
 
     async fn wait_for_member(&self) -> Result<()> {

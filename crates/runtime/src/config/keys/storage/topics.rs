@@ -30,7 +30,7 @@ keys! {
 
     DEDUP_MAX: Count = Count { min: 1_000, max: 100_000_000 },
     "eventmesh.publish.dedup.maxEvents", Fallback::Value("1000000"),
-    "How many events of the windows of all topics are remembered, about 140 bytes of memory each; past it those are \
+    "How many events of the windows of all topics are remembered, about 150 bytes of memory each; past it those are \
      forgotten first whose window ends first, and counted.";
 
     JAVA_COMPATIBLE: Switch = Switch,
