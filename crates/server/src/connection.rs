@@ -15,6 +15,7 @@ use std::{
 
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
+use futures_util::{FutureExt as _, future::Either};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -38,16 +39,23 @@ pub(crate) struct Guarded<A> {
 }
 
 impl<A: Answers> Guarded<A> {
-    async fn answer(&self, request: Request, peer: &Peer) -> Response {
+    /// No `async fn`, which would keep room for the request beside that of the future that has it.
+    fn answer<'a>(
+        &'a self,
+        request: Request,
+        peer: &'a Peer,
+    ) -> Either<impl Future<Output = Response> + Send + 'a, impl Future<Output = Response> + Send + 'a> {
         match hosts::refusal(self.hosts.as_ref(), request.version(), request.headers(), request.uri()) {
-            None => self.answers.answer(request, peer).await,
+            None => Either::Left(self.answers.answer(request, peer)),
             Some(error) => {
                 if error.code == ErrorCode::Forbidden {
                     self.foreign.inc();
                 }
-                let (parts, body) = request.into_parts();
                 // In a box: hardly any request takes this room.
-                Box::pin(refuse(error, &parts, body, false)).await
+                Either::Right(Box::pin(async move {
+                    let (parts, body) = request.into_parts();
+                    refuse(error, &parts, body, false).await
+                }))
             }
         }
     }
@@ -99,9 +107,7 @@ pub(crate) async fn serve<S, A>(
         ended.map(|ended| ended.map_err(|error| error.to_string()))
     } else {
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let answering = served.clone().answer(request.map(Body::new), false);
-            // Apart from the connection, which keeps the room of an answer for as long as it lives.
-            Box::pin(async move { Ok::<_, Infallible>(answering.await) })
+            served.clone().answer(request.map(Body::new), false).map(Ok::<_, Infallible>)
         });
         let connection = protocols.http1.serve_connection(TokioIo::new(socket), service).with_upgrades();
         let finish = AtomicBool::new(false);

@@ -21,6 +21,10 @@ impl Hosts {
     }
 
     fn has(&self, host: &str) -> bool {
+        // As nearly every request says it; what follows asks the same of every other spelling.
+        if host == "localhost" || host == "127.0.0.1" || self.0.iter().any(|name| name == host) {
+            return true;
+        }
         let host = plain(host).to_ascii_lowercase();
         let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);
         host == "localhost"
@@ -42,6 +46,15 @@ pub(crate) fn refusal(
     headers: &HeaderMap,
     uri: &Uri,
 ) -> Option<ApiError> {
+    if version < Version::HTTP_2 && uri.authority().is_none() {
+        let mut values = headers.get_all(HOST).iter();
+        if let (Some(value), None) = (values.next(), values.next())
+            && let Some(host) = simple_host(value.as_bytes())
+            && hosts.is_none_or(|hosts| hosts.has(host))
+        {
+            return None;
+        }
+    }
     let named = match named(version, headers, uri) {
         Ok(named) => named,
         Err(reason) => return Some(ApiError::invalid(reason)),
@@ -84,6 +97,22 @@ fn named(
         (Some(target), _) => Ok(Some(Some(target.clone()))),
         (None, host) => Ok(host),
     }
+}
+
+/// The host of a value that is nothing but letters, digits, hyphens and dots, with a port or without: what nearly every
+/// request sends is read without a parser. `None`: any other value, which may be as good.
+fn simple_host(value: &[u8]) -> Option<&str> {
+    let end =
+        value.iter().position(|byte| !matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.'));
+    let (host, rest) = value.split_at(end.unwrap_or(value.len()));
+    let is_port = |port: &[u8]| {
+        (1..=5).contains(&port.len())
+            && port.iter().all(u8::is_ascii_digit)
+            && port.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
+                <= u32::from(u16::MAX)
+    };
+    let is_rest = rest.is_empty() || rest.strip_prefix(b":").is_some_and(is_port);
+    if host.is_empty() || !is_rest { None } else { str::from_utf8(host).ok() }
 }
 
 /// Whether there is a host, and a port or none; and nobody's name before it.
@@ -139,6 +168,45 @@ mod tests {
         // The target of a request to a proxy wins.
         assert_eq!(told("http://evil.example/x", &["localhost"]), Some(ErrorCode::Forbidden));
         assert_eq!(told("http://localhost/x", &["evil.example"]), None);
+    }
+
+    #[test]
+    fn a_value_that_is_read_without_a_parser_is_one_that_the_parser_takes_for_the_same() {
+        for value in [
+            "a",
+            "a-b.c",
+            "a:1",
+            "127.0.0.1:65535",
+            "a.",
+            "..",
+            "-",
+            "1:0",
+            "a:65536",
+            "a:",
+            ":1",
+            "",
+            "a_b",
+            "[::1]",
+        ] {
+            if let Some(host) = simple_host(value.as_bytes()) {
+                let authority: Authority = value.parse().expect("an authority");
+                assert!(is_host_and_port(&authority), "{value}");
+                assert_eq!(authority.host(), host, "{value}");
+            }
+        }
+        for (value, expected) in [
+            ("mesh.example.org:10105", Some("mesh.example.org")),
+            ("localhost", Some("localhost")),
+            ("a:65535", Some("a")),
+            ("a:65536", None),
+            ("a:", None),
+            (":1", None),
+            ("", None),
+            ("user@a", None),
+            ("[::1]:1", None),
+        ] {
+            assert_eq!(simple_host(value.as_bytes()), expected, "{value}");
+        }
     }
 
     #[test]

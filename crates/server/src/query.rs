@@ -100,6 +100,9 @@ impl<'a> Query<'a> {
     pub fn only(self, known: &[&str]) -> Result<(), ApiError> {
         for pair in self.0.split('&').filter(|pair| !pair.is_empty()) {
             let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+            if known.contains(&name) {
+                continue;
+            }
             let decoded = decoded(name);
             if !decoded.as_deref().is_some_and(|name| known.contains(&name)) {
                 let name = decoded.as_deref().unwrap_or(name);

@@ -39,7 +39,7 @@ impl Watermark {
         let free = volume.f_bavail.saturating_mul(volume.f_frsize);
         let total = volume.f_blocks.saturating_mul(volume.f_frsize);
         self.total.store(total, Ordering::Release);
-        let mark = self.fixed.unwrap_or_else(|| (total / 20).min(1 << 30));
+        let mark = self.fixed.unwrap_or_else(|| default_mark(total));
         let low = free < mark;
         if low != self.low.swap(low, Ordering::AcqRel) {
             if low {
@@ -47,6 +47,25 @@ impl Watermark {
             } else {
                 tracing::info!(folder = %self.folder.display(), free, mark, "disk space is back: publishing goes on");
             }
+        }
+    }
+}
+
+/// The mark of a volume of that size.
+fn default_mark(total: u64) -> u64 {
+    (total / 20).min(1 << 30)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_mark_it_is_the_smaller_of_a_twentieth_and_a_gibibyte() {
+        for (total, expected) in
+            [(0, 0), (100 << 20, 5 << 20), (20 << 30, 1 << 30), (21 << 30, 1 << 30), (8 << 40, 1 << 30)]
+        {
+            assert_eq!(default_mark(total), expected, "{total}");
         }
     }
 }

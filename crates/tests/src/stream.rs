@@ -18,6 +18,26 @@ impl EventStream {
         Self { body, got: Vec::new() }
     }
 
+    /// Whether a comment with this in it comes before the stream ends. Deliveries before it are skipped.
+    ///
+    /// # Errors
+    /// When what comes is no text.
+    pub async fn told(&mut self, word: &str) -> Result<bool> {
+        loop {
+            while let Some(end) = self.got.windows(2).position(|pair| pair == b"\n\n") {
+                let event: Vec<u8> = self.got.drain(..end + 2).collect();
+                let text = std::str::from_utf8(&event)?;
+                if text.lines().any(|line| line.starts_with(':') && line.contains(word)) {
+                    return Ok(true);
+                }
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.got.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Some(Err(_)) | None => return Ok(false),
+            }
+        }
+    }
+
     /// The next delivery; `None`: the stream has ended, in whatever way.
     ///
     /// # Errors

@@ -147,3 +147,41 @@ impl Clients {
             .is_some_and(|(at, owner)| now.since(*at) <= REMEMBERED_FOR && receiver.may_use(owner.as_deref()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant() -> TenantId {
+        TenantId::new("t").expect("legal")
+    }
+
+    fn client(number: usize) -> ClientId {
+        ClientId::new(&format!("c{number}")).expect("legal")
+    }
+
+    #[test]
+    fn evictions_are_remembered_for_a_day() {
+        let (clients, receiver) = (Clients::default(), Receiver::anybody(tenant()));
+        let day = 24 * 3_600_000;
+        clients.evicted(&tenant(), &client(1), UnixMillis(1_000));
+        for (now, expected) in [(1_000, true), (1_000 + day, true), (1_001 + day, false)] {
+            assert_eq!(clients.was_evicted(&receiver, &client(1), UnixMillis(now)), expected, "{now}");
+        }
+        // What is over takes no room from the next one on.
+        clients.evicted(&tenant(), &client(2), UnixMillis(2_000 + day));
+        assert_eq!(clients.0.read().evicted.len(), 1);
+    }
+
+    #[test]
+    fn ten_thousand_evictions_are_remembered_and_the_oldest_forgotten_first() {
+        let (clients, receiver) = (Clients::default(), Receiver::anybody(tenant()));
+        for number in 0..10_100 {
+            clients.evicted(&tenant(), &client(number), UnixMillis(number as u64));
+        }
+        let was_evicted = |number| clients.was_evicted(&receiver, &client(number), UnixMillis(20_000));
+        assert_eq!((was_evicted(99), was_evicted(100), was_evicted(10_099)), (false, true, true));
+        let table = clients.0.read();
+        assert_eq!((table.evicted.len(), table.evictions.len()), (10_000, 10_000));
+    }
+}

@@ -96,11 +96,13 @@ pub(crate) fn take(core: &Core, looking: &mut Looking<'_>, demand: Demand) -> To
     let number = lanes.len();
     *turn = turn.wrapping_add(1);
     let has_suspects = lanes.iter().any(|lane| lane.lane.has_suspects());
-    left.holds |= has_suspects && lanes.iter().any(|lane| lane.lane.is_alone_with(left.member, false));
-    // What goes alone comes first, while nothing is there yet.
-    let suspect = lanes.iter().position(|lane| lane.lane.suspect_for(left.member).is_some());
-    if let Some(place) = suspect.filter(|_| !left.holds) {
-        *turn = place;
+    if has_suspects {
+        left.holds |= lanes.iter().any(|lane| lane.lane.is_alone_with(left.member, false));
+        // What goes alone comes first, while nothing is there yet.
+        let suspect = lanes.iter().position(|lane| lane.lane.suspect_for(left.member).is_some());
+        if let Some(place) = suspect.filter(|_| !left.holds) {
+            *turn = place;
+        }
     }
     for place in 0..number {
         if left.most == 0 {

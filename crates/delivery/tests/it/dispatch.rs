@@ -253,3 +253,59 @@ async fn a_failed_read_of_the_log_skips_nothing() {
     }
     assert_eq!(seen, (0..100).map(|id| id.to_string()).collect::<Vec<_>>());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_stays_with_the_member_that_had_it_last_while_that_one_waits_and_goes_on_without_it() {
+    let rig = Rig::new().await;
+    rig.subscribe("a", Mode::LoadBalance, AskedSettings::default()).await;
+    rig.subscribe("b", Mode::LoadBalance, AskedSettings::default()).await;
+    rig.publish(event("0", Some("k"))).await;
+    let first = rig.poll("b", 10, 1_000).await;
+    rig.ack(&[&first[0]]).await;
+    for round in 1..20_u32 {
+        // However long the other one has waited already.
+        let waiting = async {
+            let a = Box::pin(rig.poll("a", 10, 20_000));
+            let b = Box::pin(async {
+                tokio::task::yield_now().await;
+                rig.poll("b", 10, 20_000).await
+            });
+            match futures_util::future::select(a, b).await {
+                futures_util::future::Either::Left(_) => panic!("round {round}: a has it"),
+                futures_util::future::Either::Right((got, _)) => got,
+            }
+        };
+        let publish = async {
+            tokio::time::sleep(Duration::from_millis(1 + u64::from(round) % 5)).await;
+            rig.publish(event(&round.to_string(), Some("k"))).await;
+        };
+        let (got, ()) = tokio::join!(waiting, publish);
+        assert_eq!(events(&got), [round.to_string()], "with b");
+        rig.ack(&[&got[0]]).await;
+    }
+    // Nothing of the key is in flight and b asks for nothing: a is not held up.
+    rig.publish(event("last", Some("k"))).await;
+    let got = rig.poll("a", 10, 1_000).await;
+    assert_eq!(events(&got), ["last"]);
+    rig.ack(&[&got[0]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_filters_hold_for_what_is_handed_out_again_too() {
+    let rig = Rig::new().await;
+    let asked = AskedSettings { max_attempts: Some(0), ..quick() };
+    rig.subscribe("c", Mode::LoadBalance, asked.clone()).await;
+    for subject in ["wanted", "other"] {
+        let event = EventBuilder::new(subject, "/t", "t").attribute("subject", subject);
+        rig.publish(event.build().expect("an event")).await;
+    }
+    assert_eq!(rig.poll("c", 10, 1_000).await.len(), 2, "without filters");
+    let filter = Filter::parse(&serde_json::json!({"exact": {"subject": "wanted"}})).expect("a filter");
+    rig.subscribe("c", Mode::LoadBalance, AskedSettings { filters: Some(vec![filter]), ..asked }).await;
+    // Their locks run out, and one of them is wanted still.
+    let again = rig.poll("c", 10, 5_000).await;
+    assert_eq!(events(&again), ["wanted"]);
+    rig.until("the other to be counted", || rig.dropped("filtered") == 1).await;
+    rig.ack(&[&again[0]]).await;
+    assert_eq!((rig.outstanding(), rig.poll("c", 10, 200).await.len()), (0, 0));
+}

@@ -5,6 +5,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use axum::{body::Body, extract::Request, response::Response};
+use futures_util::future::Either;
 use http::{
     HeaderValue, Method,
     header::{ALLOW, CONTENT_LENGTH, RETRY_AFTER},
@@ -37,11 +38,11 @@ impl Traffic {
 }
 
 impl Answers for Traffic {
-    async fn answer(&self, request: Request, peer: &Peer) -> Response {
+    fn answer(&self, request: Request, peer: &Peer) -> impl Future<Output = Response> + Send {
         // In boxes: a connection keeps the room for a request's future for as long as it is open, an idle stream too.
         match &self.cors {
-            None => Box::pin(route(&self.edge, request, peer)).await,
-            Some(cors) => Box::pin(with_cors(cors, &self.edge, request, peer)).await,
+            None => Either::Left(Box::pin(route(&self.edge, request, peer))),
+            Some(cors) => Either::Right(Box::pin(with_cors(cors, &self.edge, request, peer))),
         }
     }
 }

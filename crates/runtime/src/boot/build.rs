@@ -1,10 +1,6 @@
 //! Build: everything that exists, in the order of the line. Binds and opens; starts nothing that serves.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mesh_admin::{AdminState, Health, HealthReport, PublishCounters, RateLimits};
@@ -102,13 +98,13 @@ pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> an
     // Sockets first: a port that is taken leaves no trace on the disk.
     let (traffic_tls, admin_tls) = gate::tls(settings)?;
     let http = &settings.http;
-    let traffic = when_free(|| bind("http", &http.host, http.port, &traffic_tls, settings)).await?;
+    let traffic = when_free(clock, || bind("http", &http.host, http.port, &traffic_tls, settings)).await?;
     let admin = &settings.admin;
-    let admin = when_free(|| bind("admin", &admin.host, admin.port, &admin_tls, settings)).await?;
+    let admin = when_free(clock, || bind("admin", &admin.host, admin.port, &admin_tls, settings)).await?;
     // Files that cannot be used stop the start before the data directory is made.
     gate::admin_access(settings, None)?;
     let OpenedGate { gate, audit_file, audit_events } = gate::open(settings, clock, &signals)?;
-    let data_dir = when_free(|| DataDir::take(&settings.storage.data_dir, &settings.files())).await?;
+    let data_dir = when_free(clock, || DataDir::take(&settings.storage.data_dir, &settings.files())).await?;
     let made = made_token(&data_dir, settings, mode, &admin)?;
     let access = gate::admin_access(settings, made.as_deref())?;
     let instance = data_dir.instance(settings.instance.id.as_ref(), &chance)?;
@@ -323,12 +319,12 @@ fn count(number: u64) -> usize {
 ///
 /// # Errors
 /// The last error of `take`.
-async fn when_free<T>(take: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let end = Instant::now() + GOING;
+async fn when_free<T>(clock: Clock, take: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let end = clock.elapsed() + GOING;
     let mut is_told = false;
     loop {
         match take() {
-            Err(error) if is_held(&error) && Instant::now() < end => {
+            Err(error) if is_held(&error) && clock.elapsed() < end => {
                 if !is_told {
                     tracing::warn!("{error}; waiting up to {} s for its end", GOING.as_secs());
                     is_told = true;

@@ -248,7 +248,7 @@ fn unknown_format(directory: &Path, found: &str) -> anyhow::Error {
 fn read(file: &Path) -> anyhow::Result<Option<String>> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
     }
 }

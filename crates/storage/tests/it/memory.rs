@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mesh_base::{Clock, Signals};
+use mesh_base::{Chance, Clock, Signals};
 use mesh_frame::{EventBuilder, Offset, TopicName};
 use mesh_storage::{
     AppendItem, Cached, Memory, Storage, StorageLimits, StoragePlugin, Tail, TopicRules, conformance::Subject,
@@ -12,7 +12,7 @@ struct InMemory;
 
 impl Subject for InMemory {
     fn open(&self, clock: Clock, tail: Arc<Tail>) -> Arc<dyn StoragePlugin> {
-        Arc::new(Memory::new(clock, mesh_base::Chance::system(), tail, &Signals::new()))
+        Arc::new(Memory::new(clock, Chance::system(), tail, &Signals::new()))
     }
 }
 
@@ -85,4 +85,32 @@ async fn what_is_in_the_log_is_never_said_to_be_gone_and_deleted_topics_hold_no_
     for (partition, offset) in [(&one, at), (&other, other_at)] {
         assert_ne!(partition.cached(offset, 1, &mut Vec::new()), Cached::Cold, "{:?}", partition.topic());
     }
+}
+
+#[tokio::test]
+async fn it_keeps_256_mebibytes_and_drops_the_oldest_beyond_them_counted() {
+    let (tail, _) = Storage::tail(1 << 20);
+    let signals = Signals::new();
+    let plugin = Arc::new(Memory::new(Clock::system(), Chance::system(), tail.clone(), &signals));
+    let limits = StorageLimits { partitions: 1, topics: 10, rules: TopicRules::default() };
+    let storage = Storage::new(plugin, tail, limits, None, &signals).expect("topics");
+    let name = TopicName::new("t").expect("legal");
+    let partition = storage.ensure_topic(&name, true, None).await.expect("a topic").next_partition();
+    let data = "x".repeat(4 << 20);
+    let dropped_after = async |events: u32| {
+        for id in 0..events {
+            let event = EventBuilder::new(&id.to_string(), "/s", "t").text(&data).build().expect("legal");
+            let item = AppendItem { partition: partition.clone(), event };
+            storage.appended(storage.append(vec![item])).await.expect("stored");
+        }
+        let text = signals.text();
+        let dropped =
+            text.lines().find_map(|line| line.strip_prefix("eventmesh_storage_memory_dropped_total "));
+        dropped.expect("a metric").parse::<u64>().expect("a number")
+    };
+    assert_eq!(dropped_after(31).await, 0, "all of them fit: an event counts for its bytes and its JSON");
+    let dropped = dropped_after(10).await;
+    assert!((9..=10).contains(&dropped), "of 41 events of 4 MiB {dropped} were dropped");
+    let read = storage.read(&partition, Offset(0)).await.expect("read");
+    assert_eq!(read.first().map(|record| record.offset().0), Some(dropped), "the oldest");
 }

@@ -98,6 +98,32 @@ async fn the_command_line_beats_the_environment_which_beats_the_file() -> Result
 }
 
 #[tokio::test]
+async fn the_start_up_log_says_what_was_given_and_where_and_no_secret() -> Result<()> {
+    // The start ends at a port that is taken: the lines come before.
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    let port = format!("-Deventmesh.http.port={}", taken.local_addr()?.port());
+    let home = tempfile::tempdir()?;
+    let file = home.path().join("eventmesh.properties");
+    std::fs::write(
+        &file,
+        "# a comment\neventmesh.topic.max=77\neventmesh.admin.token=from-the-file-0123456789\n",
+    )?;
+    let path = file.display().to_string();
+    let variables = [("EVENTMESH_STORAGE_PARTITIONS", "3")];
+    let output = run_to_end(&["standalone", "--config", &path, &port], &variables, home.path(), SOON).await?;
+    for line in [
+        format!("eventmesh.topic.max=77 origin={path}:2"),
+        "eventmesh.storage.partitions=3 origin=EVENTMESH_STORAGE_PARTITIONS".to_owned(),
+        format!("{} origin=-D", &port[2..]),
+    ] {
+        ensure!(output.text.contains(&line), "no line {line} in\n{}", output.text);
+    }
+    ensure!(output.text.contains(&format!("origin={path}:3")), "{}", output.text);
+    ensure!(!output.text.contains("from-the-file"), "the token is shown:\n{}", output.text);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_server_without_a_storage_type_is_told_what_there_is() -> Result<()> {
     // proves: CF-3
     let parts = ["eventmesh.storage.type", "embedded", "memory", "kafka", "standalone"];

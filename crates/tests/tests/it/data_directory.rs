@@ -116,3 +116,23 @@ async fn a_start_on_a_full_disk_says_so_and_what_to_free_and_loses_nothing() -> 
     std::fs::remove_file(ballast)?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_fresh_data_directory_takes_less_than_150_mebibytes() -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let mut server = Server::new()?;
+    let client = server.start().await?;
+    client.subscribed(&Subscribe::load_balance("c", "t")).await?;
+    client.published("t", [event(1)]).await?;
+    client.acked(&client.receive("c", 1, SOON).await?).await?;
+    let taken = |server: &Server| -> Result<u64> {
+        let paths = modes(server.data_directory())?;
+        // What was reserved ahead is taken too.
+        Ok(paths.keys().map(|path| path.symlink_metadata().map_or(0, |about| about.blocks() * 512)).sum())
+    };
+    let running = taken(&server)?;
+    server.stop().await?;
+    let stopped = taken(&server)?;
+    ensure!(running < 150 << 20 && stopped < 150 << 20, "{running} bytes, and {stopped} after the stop");
+    Ok(())
+}

@@ -12,7 +12,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use mesh_tests::{AckAnswer, Client, Delivery, History, Recorder, Server, Subscribe, event, sized, until};
+use mesh_tests::{
+    AckAnswer, Client, Delivery, History, Recorder, Server, Subscribe, event, sized, until, within,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -275,6 +277,8 @@ async fn below_the_watermark_publishing_stops_and_acknowledging_goes_on() -> Res
         client.publish("t", &event("refused")).await.ok().filter(|reply| reply.status != 202)
     });
     reply.await?.expect_error(507, "storage_low")?;
+    let topic = client.admin("/admin/topics/t").await?.expect(200)?.json()?;
+    assert_eq!(topic["settings"]["backlog"]["maxBytes"], 1 << 30, "as it was told");
     let (status, log) = health(&client, "log").await?;
     ensure!(status == "DEGRADED" && log["status"] == "DEGRADED", "{status}: {log}");
     ensure!(log["reason"].is_string() && log["sinceMs"].is_u64(), "{log}");
@@ -297,6 +301,7 @@ async fn writes_that_fail_while_there_is_space_heal_without_a_restart() -> Resul
     let mut server = Server::new()?.key("eventmesh.storage.partitions", 1).bearing_file_limits();
     let recorder = Recorder::new(server.start().await?, &history);
     recorder.subscribed(&Subscribe::load_balance("c", "t").ack_timeout_ms(600_000).max_attempts(0)).await?;
+    recorder.client.subscribed(&Subscribe::broadcast("reader", "t").set("ack", "auto")).await?;
     for number in 0..40 {
         recorder.publish("t", &event(number)).await?.expect(202)?;
     }
@@ -318,6 +323,10 @@ async fn writes_that_fail_while_there_is_space_heal_without_a_restart() -> Resul
     }
     let refused = recorder.client.subscribe(&Subscribe::load_balance("late", "t2")).await?;
     ensure!([503, 507].contains(&refused.status), "{refused}");
+    // A stream stays open and is told why nothing comes.
+    let mut reader = recorder.client.stream("reader").await?;
+    let told = within("a comment", Duration::from_secs(20), reader.told("cannot be recorded now")).await??;
+    ensure!(told, "the stream ended");
     let (status, down) = health(&recorder.client, "ledger").await?;
     ensure!(status == "DOWN" && down["status"] == "DOWN", "{status}: {down}");
     let process = server.pid();
@@ -345,6 +354,10 @@ async fn writes_that_fail_while_there_is_space_heal_without_a_restart() -> Resul
     })
     .await?;
     assert_eq!(server.pid(), process, "it is the same process");
+    for number in 0..40 {
+        let came = within("an event on the stream", patience, reader.next()).await??;
+        ensure!(came.is_some(), "the stream ended at {number}");
+    }
     for delivery in &held[1..] {
         assert_eq!(recorder.ack(delivery).await?, Some(AckAnswer::Acked));
     }
@@ -357,5 +370,29 @@ async fn writes_that_fail_while_there_is_space_heal_without_a_restart() -> Resul
     let more = recorder.poll("c", 100, 500).await?;
     ensure!(more.is_empty(), "{} came again after a kill", more.len());
     history.must_hold("writes that failed while there was space, after a kill");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_keys_a_backlog_may_take_a_fifth_of_the_volume_and_a_twentieth_stays_free() -> Result<()> {
+    // shows: eventmesh.storage.backlog.maxBytes eventmesh.storage.lowWatermark
+    let disk = SmallDisk::mount(160)?;
+    let mut server = Server::new()?.data(disk.path().join("data"));
+    let client = server.start().await?;
+    client.published("t", [event(1)]).await?;
+    let topic = client.admin("/admin/topics/t").await?.expect(200)?.json()?;
+    assert_eq!(topic["settings"]["backlog"]["maxBytes"], 160 * MIB / 5);
+    // More than a twentieth, which is 8 MiB, and then less.
+    let room = |left: u64| Ok::<_, anyhow::Error>(usize::try_from(disk.free_bytes()?.saturating_sub(left))?);
+    let mut ballast = vec![disk.ballast("most", room(16 << 20)?)?];
+    client.published("t", [event(2)]).await?;
+    ballast.push(disk.ballast("rest", room(5 << 20)?)?);
+    let reply = until("a publish to be refused", Duration::from_secs(15), async || {
+        client.publish("t", &event("refused")).await.ok().filter(|reply| reply.status != 202)
+    });
+    reply.await?.expect_error(507, "storage_low")?;
+    for file in ballast {
+        std::fs::remove_file(file)?;
+    }
     Ok(())
 }

@@ -104,3 +104,33 @@ async fn of_two_parallel_polls_of_a_client_one_gets_the_event_and_the_other_wait
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn an_answer_has_at_most_8_mebibytes_and_at_least_one_event() -> Result<()> {
+    let (_server, client) = started().await?;
+    client.subscribed(&Subscribe::load_balance("c", "t")).await?;
+    let large = |id: u32, mebibytes: usize| {
+        let mut event = event(id);
+        event["data"] = "x".repeat(mebibytes << 20).into();
+        event
+    };
+    client.published("t", [large(1, 3), large(2, 3), large(3, 3), large(4, 7)]).await?;
+    let mut sizes = Vec::new();
+    while sizes.iter().map(|(events, _)| events).sum::<usize>() < 4 {
+        let reply = client.poll_reply("c", 1_000, 5_000).await?.expect(200)?;
+        let got: Vec<mesh_tests::Delivery> = reply.read()?;
+        ensure!(!got.is_empty(), "{sizes:?}");
+        client.acked(&got).await?;
+        sizes.push((got.len(), reply.body.len()));
+    }
+    ensure!(sizes.iter().all(|(_, bytes)| *bytes <= 8 << 20), "{sizes:?}");
+    ensure!(sizes.iter().any(|(events, _)| *events == 2), "answers are as full as they may be: {sizes:?}");
+
+    // An event that is larger than that by itself is an answer of its own.
+    let mut largest = event(5);
+    largest["data"] = "x".repeat((8 << 20) - 2).into();
+    client.published("t", [largest]).await?;
+    let reply = client.poll_reply("c", 1_000, 5_000).await?.expect(200)?;
+    ensure!(reply.body.len() > 8 << 20, "{} bytes", reply.body.len());
+    client.acked(&reply.read::<Vec<mesh_tests::Delivery>>()?).await
+}

@@ -238,3 +238,24 @@ async fn offset_survives_process_restart() -> Result<()> {
     assert_eq!(client.offsets("t").await?, before);
     nothing_comes(&client, "c").await
 }
+
+#[tokio::test]
+async fn in_a_new_incarnation_of_the_log_a_group_starts_at_its_beginning() -> Result<()> {
+    // The log in memory is a new one after every start; groups are kept.
+    let mut server = one_partition()?.key("eventmesh.storage.type", "memory");
+    let client = server.start().await?;
+    client.subscribed(&patient("c")).await?;
+    client.published("t", (0..5).map(event)).await?;
+    let got = client.receive("c", 5, SOON).await?;
+    client.acked(&got[..4]).await?;
+    server.kill9();
+    let client = server.start().await?;
+    client.published("t", (5..7).map(event)).await?;
+    // Neither from offset 4 on, which would skip them, nor with what was in flight of the old log.
+    let got = client.receive("c", 2, SOON).await?;
+    let seen: Vec<_> =
+        got.iter().map(|delivery| (delivery.id(), delivery.offset(), delivery.attempt)).collect();
+    assert_eq!(seen, [("5".to_owned(), 0, 1), ("6".to_owned(), 1, 1)]);
+    client.acked(&got).await?;
+    nothing_comes(&client, "c").await
+}
