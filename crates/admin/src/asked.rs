@@ -91,7 +91,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// `max`: 1 to 1,000, 100 when it is not given. A larger one is refused, not clamped: whoever moves or removes more
+    /// `max`: 1 to 1,000, 100 when it is not given. A larger one is refused, not clamped: an operator who moves or removes more
     /// than is shown learns that it is not done.
     pub(crate) fn max(&self) -> Result<usize, ApiError> {
         let max: Option<usize> = match self.given("max")? {

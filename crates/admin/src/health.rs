@@ -65,7 +65,7 @@ pub(crate) struct Component {
 }
 
 impl Health {
-    /// Nobody to ask yet: `STARTING` until `readiness` says otherwise.
+    /// No component to ask yet: `STARTING` until `readiness` says otherwise.
     pub fn new(readiness: Readiness) -> Self {
         Self { readiness, started: Arc::default(), checks: Arc::default(), since: Arc::default() }
     }
@@ -91,7 +91,7 @@ impl Health {
     }
 
     /// Asks every component once a second until it is told to stop, so that "since when" is right also when
-    /// nobody looked at the time.
+    /// it was not observed at the time.
     pub async fn keep_looking(self, clock: Clock, stop: Stop) {
         loop {
             tokio::select! {

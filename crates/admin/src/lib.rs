@@ -1,5 +1,5 @@
 //! What an operator asks the process and tells it: health, readiness, metrics, who is subscribed, how far
-//! everybody is, what died; topics and groups made, moved and removed; dead letters replayed or discarded.
+//! groups are, dead letters; topics and groups made, moved and removed; dead letters replayed or discarded.
 //!
 //! `/admin/health` and `/admin/ready` are always open, from before recovery. Everything else needs a token with the
 //! role of the route; without a configured one it is locked. It works through delivery's handles and never touches the

@@ -1,6 +1,6 @@
 //! The one error of every plugin seam: what kind of failure, which backend, during what.
 //!
-//! The kinds mirror the failure matrix: each of them is handled differently by somebody, and
+//! The kinds mirror the failure matrix: each of them is handled differently by some caller, and
 //! nothing else is told apart.
 
 use std::{error::Error, fmt};
@@ -10,7 +10,7 @@ use std::{error::Error, fmt};
 pub enum BackendErrorKind {
     /// Not reachable or not answering now; trying again later can succeed.
     Unavailable,
-    /// No space is left; trying again succeeds once somebody freed some.
+    /// No space is left; trying again succeeds once some was freed.
     Full,
     /// Stored data is damaged; trying again does not help.
     Corrupt,
@@ -36,7 +36,7 @@ impl BackendErrorKind {
 /// A failure of something we stand on: a local database, a log, a Meta store.
 ///
 /// `Display` names kind, backend and operation; the cause is its [`Error::source`], printed once by
-/// whoever handles it ([`BackendError::chain`]).
+/// the code that handles it ([`BackendError::chain`]).
 #[derive(Debug)]
 pub struct BackendError {
     kind: BackendErrorKind,

@@ -1,4 +1,4 @@
-//! A drop guard: whoever holds it holds units of something; dropping it gives them back.
+//! A drop guard over units of a budget: they are taken when it is made, and given back when it is dropped.
 
 use std::sync::{
     Arc,

@@ -37,7 +37,7 @@ async fn give_to_all(
     State(all): State<broadcast::Sender<String>>,
     body: String,
 ) -> (StatusCode, &'static str) {
-    // Without a stream there is nobody to give it to.
+    // Without a stream it goes nowhere.
     drop(all.send(body));
     ACCEPTED
 }

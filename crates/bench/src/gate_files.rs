@@ -105,7 +105,7 @@ fn rule_file() -> String {
     text
 }
 
-/// Somebody who signs tokens with ES256.
+/// An issuer that signs tokens with ES256.
 struct Issuer {
     random: SystemRandom,
     key: EcdsaKeyPair,

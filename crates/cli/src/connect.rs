@@ -117,7 +117,7 @@ impl Connect {
     }
 
     fn builder(&self, address: &str) -> Result<ClientBuilder, Failure> {
-        // Whoever types sees what happened, and types again.
+        // A person at a terminal sees what happened, and tries again.
         let builder = Client::builder(address).retry(RetryPolicy::never());
         match self.ca.clone().or_else(|| variable("CA").map(PathBuf::from)) {
             Some(path) => Ok(builder.authorities(read(&path, "--ca")?)),

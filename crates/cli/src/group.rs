@@ -135,8 +135,11 @@ impl One {
     }
 
     fn failure(&self, admin: &Admin, error: &mesh_client::Error) -> Failure {
-        let advice = format!("`eventmesh group list {}` shows which there are.", self.topic);
-        admin.failure(error).or_advice(advice)
+        let failure = admin.failure(error);
+        if failure.outcome() != Outcome::Missing {
+            return failure;
+        }
+        failure.or_advice(format!("`eventmesh group list {}` shows which there are.", self.topic))
     }
 
     async fn show(&self, admin: &Admin, form: Form) -> Result<(), Failure> {
@@ -162,7 +165,16 @@ impl One {
 /// The place as the server reads it.
 fn place(text: &str) -> Result<Value, Failure> {
     if !text.contains('=') {
-        return Ok(text.into());
+        let is_place =
+            ["earliest", "latest"].contains(&text) || text.starts_with(|first: char| first.is_ascii_digit());
+        return if is_place {
+            Ok(text.into())
+        } else {
+            Err(Failure::usage(format!(
+                "--to: {text:?} is no place: earliest, latest, a time as 2026-12-01T08:00:00Z, an offset where the topic \
+                 has one partition, or PARTITION=OFFSET as in 0=12,1=7"
+            )))
+        };
     }
     let mut offsets = serde_json::Map::new();
     for part in text.split(',') {
@@ -227,7 +239,8 @@ mod tests {
         assert_eq!(read("earliest"), Ok(json!("earliest")));
         assert_eq!(read("12"), Ok(json!("12")));
         assert_eq!(read("0=12, 3=0"), Ok(json!({"offsets": {"0": "12", "3": "0"}})));
-        for wrong in ["0=", "=1", "a=1", "0=1,", "0=-1", "0=1,0=2"] {
+        assert_eq!(read("2026-12-01T08:00:00Z"), Ok(json!("2026-12-01T08:00:00Z")));
+        for wrong in ["nowhere", "", "-1", "earliestt", "0=", "=1", "a=1", "0=1,", "0=-1", "0=1,0=2"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -165,7 +165,7 @@ impl Subscribe {
                 self.from
             ));
         }
-        // Whoever looks at an empty screen knows what it waits for; a script is not told.
+        // A person before an empty screen is told what it waits for; a script is not.
         if std::io::stderr().is_terminal() {
             complain(&format!("eventmesh sub: waiting for events of {}; Ctrl-C ends it", self.topic));
         }

@@ -69,7 +69,7 @@ pub struct Foundations {
 /// A client as its owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHolding {
-    /// Whose it is; `None`: nobody's yet.
+    /// The principal it belongs to; `None`: none yet.
     pub owner: Option<Arc<str>>,
     /// What it is subscribed to.
     pub topics: Vec<TopicName>,
@@ -194,7 +194,7 @@ impl ReliableDispatcher {
     /// is told so and ends.
     ///
     /// # Errors
-    /// When the client has no subscription, or had one that was ended for it, or is somebody else's.
+    /// When the client has no subscription, or one that was ended for it, or belongs to another principal.
     pub fn stream(&self, receiver: &Receiver, client: &ClientId) -> Result<ClientStream, PollError> {
         self.0.streams.stream(receiver, client)
     }

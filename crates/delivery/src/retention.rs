@@ -1,4 +1,4 @@
-//! What the log may drop: how far everybody is who reads a partition, held against the rules of its topic.
+//! What the log may drop: how far the groups of a partition are, held against the rules of its topic.
 //!
 //! How far they are is asked through [`Floors`]: no instance drops what a group of another one has not read.
 
@@ -21,11 +21,11 @@ pub enum Floor {
     NobodyReads,
     /// Every group is done with everything below.
     Below(Offset),
-    /// Somebody reads it, and how far they are cannot be told now: nothing is dropped.
+    /// A group reads it, and how far it is cannot be told now: nothing is dropped.
     Unknown,
 }
 
-/// Who knows how far everybody is.
+/// What knows how far the groups of a partition are.
 pub trait Floors: Send + Sync {
     /// How far those are who read a partition of a topic. Asked at each look of retention: quick, and does not block.
     fn floor(&self, topic: &TopicName, partition: PartitionId) -> Floor;

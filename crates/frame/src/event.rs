@@ -245,7 +245,7 @@ mod tests {
         let attributes: Vec<_> = names.iter().map(|name| (name.as_str(), group.as_str())).collect();
         let changed = full.with_attributes(&attributes);
         assert_eq!(Frame::decode(changed.frame().as_bytes().clone()).as_ref(), Ok(changed.frame()));
-        // Beyond that nothing breaks here; whoever reads it back is told.
+        // Beyond that nothing breaks here; its reader is told.
         let beyond = changed.with_attributes(&[("emdlmore", "x")]);
         assert_eq!(beyond.attribute("emdlmore"), Some("x"));
         let error = FrameError::TooManyAttributes { limit: 1_040 };

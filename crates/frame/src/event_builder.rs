@@ -1,4 +1,4 @@
-//! Makes an event of the server's own, by the rules that hold for everybody's.
+//! Makes an event of the server's own, by the rules that hold for the events of clients.
 
 use crate::{
     cloudevents::{Draft, EventError},

@@ -77,7 +77,7 @@ pub struct AuditRecord<'a> {
     pub resource: &'a str,
     /// The tenant.
     pub tenant: &'a str,
-    /// The principal, if somebody is known.
+    /// The principal, where it is known.
     pub principal: Option<&'a str>,
     /// What it is known by.
     pub credential: CredentialKind,

@@ -138,7 +138,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Nobody in particular, of this tenant.
+    /// A caller of this tenant without a principal.
     pub fn anonymous(tenant: TenantId) -> Self {
         Self {
             tenant,
@@ -182,7 +182,7 @@ impl Caller {
         }
     }
 
-    /// The same call by somebody whom a further filter knows better.
+    /// The same call, with what a further filter found out about the caller.
     pub(crate) fn known_as(&self, identity: Arc<Identity>) -> Self {
         Self { identity, ..self.clone() }
     }

@@ -60,7 +60,7 @@ impl Tickets {
         Self { clock, out: Mutex::default() }
     }
 
-    /// A ticket for whoever `caller` is; `None`: too many are out.
+    /// A ticket for `caller`; `None`: too many are out.
     pub(crate) fn issue(&self, caller: &Caller, client: Option<ClientId>) -> Option<Ticket> {
         let mut random = [0; 32];
         #[expect(clippy::disallowed_methods, reason = "a ticket is a secret")]

@@ -151,7 +151,7 @@ impl TokenAuthFilter {
         }
     }
 
-    /// Whether the file that somebody is known by still has the entry it has him from, with the same tenant,
+    /// Whether the file still has the entry that a caller was authenticated by, with the same tenant,
     /// principal and roles. Quick. What stands in no file ends by itself, and is not looked at here.
     pub fn still_holds(&self, identity: &Identity) -> bool {
         let Some(entry) = identity.entry else { return true };

@@ -1,4 +1,4 @@
-//! `TopicRates`: how fast a topic may be published to, whoever does.
+//! `TopicRates`: how fast a topic may be published to, by all callers together.
 //!
 //! A token bucket a topic. As with tenants, a batch larger than the bucket is let through when the bucket is full
 //! and leaves a debt. When the rates are replaced, a topic whose rate is the same keeps what it has left.

@@ -72,6 +72,6 @@ pub trait MetaDriver: Send + Sync + 'static {
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Delete, BackendError>>;
 
     /// The changes from now on of the keys that start with `prefix`, in the order in which they happened.
-    /// Whoever needs a whole view watches first and lists second.
+    /// A caller that needs a whole view watches first and lists second.
     fn watch<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Watch, BackendError>>;
 }

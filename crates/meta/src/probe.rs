@@ -16,7 +16,7 @@ pub enum Probe {
     Holds,
     /// A change was made although its condition did not hold; the name of the primitive.
     Broken(&'static str),
-    /// Somebody else used the key meanwhile: nothing can be said.
+    /// Another instance used the key meanwhile: nothing can be said.
     Disturbed,
 }
 

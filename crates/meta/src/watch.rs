@@ -1,6 +1,6 @@
 //! Watches: a bounded queue of changes that never blocks the writer.
 //!
-//! A watcher that falls behind loses its queue and gets one [`WatchEvent::Lost`] in its place; whoever
+//! A watcher that falls behind loses its queue and gets one [`WatchEvent::Lost`] in its place; a caller that
 //! receives it lists again. What a watcher does not get as an event it sees in that listing, because a
 //! change is announced only after it was made.
 

@@ -61,7 +61,7 @@ struct Contents<T> {
     bytes: usize,
     /// Since when the reader has taken nothing although something lay here, in milliseconds.
     unread_since: Option<u64>,
-    /// Somebody asked for room while something lay here.
+    /// A producer asked for room while something lay here.
     awaited: bool,
     comment: Option<&'static str>,
     closed: Option<&'static str>,
@@ -161,7 +161,7 @@ impl<T> Mailbox<T> {
         Poll::Pending
     }
 
-    /// Takes items of that many bytes together, in their order, and at least one. `true`: somebody asked for room.
+    /// Takes items of that many bytes together, in their order, and at least one. `true`: a producer asked for room.
     pub fn take(&self, most_bytes: usize, now_ms: u64) -> (Vec<T>, bool) {
         let mut contents = self.contents.lock();
         let mut taken = Vec::new();

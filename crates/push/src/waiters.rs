@@ -2,7 +2,7 @@
 //!
 //! A wake-up says "look again" and nothing more. Each is for one waiter; one that was woken and did not
 //! look (its request was cancelled), or left something behind, passes it on. Nobody is woken for nothing
-//! and no event waits while somebody does.
+//! and no event waits while a poll does.
 
 use std::{
     collections::VecDeque,

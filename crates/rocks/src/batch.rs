@@ -32,6 +32,11 @@ impl Batch {
         Self::default()
     }
 
+    /// Nothing to change, with room for so many changes of about `each` bytes.
+    pub fn with_room(changes: usize, each: usize) -> Self {
+        Self { changes: Vec::with_capacity(changes), bytes: Vec::with_capacity(changes * each) }
+    }
+
     /// Puts a value under a key.
     pub fn put(&mut self, family: &'static str, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.push(Kind::Put, family, key.as_ref(), value.as_ref());
@@ -45,6 +50,19 @@ impl Batch {
     /// Removes the keys from `from` on that are below `to`.
     pub fn delete_range(&mut self, family: &'static str, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) {
         self.push(Kind::DeleteRange, family, from.as_ref(), to.as_ref());
+    }
+
+    /// Empties it; the room it took is kept for what comes next, up to `most` bytes.
+    pub fn clear(&mut self, most: usize) {
+        self.changes.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(most);
+        self.changes.shrink_to(most / size_of::<Change>());
+    }
+
+    /// About the bytes that RocksDB takes for the same changes: each has its kind, its family and two lengths.
+    pub(crate) fn native_bytes(&self) -> usize {
+        self.bytes.len() + 16 * self.changes.len() + 16
     }
 
     /// Whether it would change nothing.
@@ -98,5 +116,10 @@ mod tests {
             ]
         );
         assert_eq!((batch.is_empty(), batch.size_in_bytes()), (false, 18));
+        batch.clear(1 << 10);
+        assert_eq!((batch.is_empty(), batch.size_in_bytes(), batch.each().count()), (true, 0, 0));
+        batch.put("a", "key", [0; 10_000]);
+        batch.clear(1 << 10);
+        assert!(batch.bytes.capacity() < 10_000, "a large one does not keep its room");
     }
 }

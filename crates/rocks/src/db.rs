@@ -150,7 +150,7 @@ impl LocalDb {
     /// Writes a batch as one atomic effect. Blocks; with [`Durability::Synced`] for a device sync.
     ///
     /// # Errors
-    /// After an error the batch may or may not come back at the next open: whoever keeps a view of the
+    /// After an error the batch may or may not come back at the next open: a caller that keeps a view of the
     /// database in memory reads it again. Further writes fail until [`LocalDb::heal`] has succeeded, or RocksDB
     /// has resumed by itself after a full disk.
     ///
@@ -271,7 +271,7 @@ impl LocalDb {
         if let Some(to) = to {
             options.set_iterate_upper_bound(to);
         }
-        // Rows are scanned when something is loaded, and then kept by whoever loads them.
+        // Rows are scanned when something is loaded, and then kept in memory by the loader.
         let of_rows = |known: &&Family| known.name == family && known.kind == FamilyKind::Rows;
         options.fill_cache(!self.spec.families.iter().any(|known| of_rows(&known)));
         let mode = IteratorMode::From(from, Direction::Forward);
@@ -425,7 +425,7 @@ impl Open {
     }
 
     fn write(&self, name: &'static str, batch: &Batch, durability: Durability) -> Result<(), BackendError> {
-        let mut native = WriteBatch::default();
+        let mut native = WriteBatch::with_capacity_bytes(batch.native_bytes());
         for (kind, family, key, other) in batch.each() {
             let family = self.family(family);
             match kind {

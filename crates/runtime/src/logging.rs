@@ -1,6 +1,6 @@
 //! The log: text or JSON on the standard output, written by a thread of its own.
 //!
-//! Whoever has something to say puts its line into a bounded queue and goes on: a reader of the standard output that is
+//! A thread that logs puts its line into a bounded queue and goes on: a reader of the standard output that is
 //! slow, stands still or is gone holds up nobody. Lines that find the queue full, or that cannot be written, are lost and
 //! counted; once lines can be written again the log says how many.
 
@@ -45,7 +45,7 @@ pub fn start(settings: &LogSettings) -> LogLines {
     lines
 }
 
-/// Says what is started with: the topology, every key that somebody gave and where, and every warning.
+/// Says what is started with: the topology, every key that was given and where, and every warning.
 pub fn announce(settings: &Settings, warnings: &[Warning]) {
     let topology = settings.delivery.topology.map_or("PARTITION_OWNED_PULL", |topology| topology.as_str());
     info!(

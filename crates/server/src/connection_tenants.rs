@@ -4,7 +4,7 @@ use mesh_base::Lease;
 use mesh_frame::TenantId;
 use parking_lot::Mutex;
 
-/// A connection that is shared by this many tenants is somebody's proxy; it is counted for the latest of them.
+/// A connection that is shared by this many tenants is a proxy's; it is counted for the latest of them.
 const MOST: usize = 64;
 
 /// The tenants of one connection. Dropped with it, the units go back.

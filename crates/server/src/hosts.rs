@@ -39,7 +39,7 @@ fn plain(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// Why a request is not answered, if it is not: for its form, or because it is for somebody else.
+/// Why a request is not answered, if it is not: for its form, or because it names another server.
 pub(crate) fn refusal(
     hosts: Option<&Hosts>,
     version: Version,
@@ -115,7 +115,7 @@ fn simple_host(value: &[u8]) -> Option<&str> {
     if host.is_empty() || !is_rest { None } else { str::from_utf8(host).ok() }
 }
 
-/// Whether there is a host, and a port or none; and nobody's name before it.
+/// Whether there is a host, and a port or none; and no user name before it.
 fn is_host_and_port(authority: &Authority) -> bool {
     let text = authority.as_str();
     let rest = text.strip_prefix(authority.host()).unwrap_or("@");

@@ -229,7 +229,7 @@ async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, ends: bool) 
     Ok(())
 }
 
-/// The body of a request. Whoever reads it first asks the client for it, if the client waits for that.
+/// The body of a request. The first read asks the client for it, if the client waits for that.
 struct Received {
     stream: RecvStream,
     declared: Option<u64>,
@@ -264,7 +264,7 @@ impl HttpBody for Received {
                 if let Some(asks) = this.asks.take() {
                     let mut go_on = http::Response::new(());
                     *go_on.status_mut() = StatusCode::CONTINUE;
-                    // A stream that is gone by now is noticed by whoever reads on.
+                    // A stream that is gone by now is noticed by the next read.
                     drop(asks.lock().send_informational(go_on));
                 }
                 Poll::Pending

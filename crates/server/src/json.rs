@@ -1,6 +1,6 @@
 //! The body of a request as a JSON object whose members are read one by one, each with a message of its own.
 //!
-//! Nothing is coerced: a number is no text. `null` counts as absent. Whoever reads an object says which members it may
+//! Nothing is coerced: a number is no text. `null` counts as absent. The reader of an object says which members it may
 //! have; another one is refused, so that one that is misspelt is not taken for one that is not there.
 
 use std::{borrow::Cow, fmt, str};

@@ -1,6 +1,6 @@
 //! How a port is served, for every protocol: connections and their limits, TLS, bodies, JSON, errors, drain.
 //!
-//! [`HttpServer`] binds, accepts and drains; whoever answers implements [`Answers`]. Every error is an [`ApiError`]
+//! [`HttpServer`] binds, accepts and drains; what answers requests implements [`Answers`]. Every error is an [`ApiError`]
 //! with a code of the closed list [`ErrorCode`]. Nothing waits without a bound, and what is refused early is still
 //! read for a moment, so that the client gets the answer instead of a reset. What a route means is not known here.
 

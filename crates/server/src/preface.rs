@@ -1,4 +1,4 @@
-//! Which protocol a connection speaks, by its first bytes, which are given back to whoever serves it.
+//! Which protocol a connection speaks, by its first bytes, which the protocol's server then reads again.
 
 use std::{
     io::{self, IoSlice},

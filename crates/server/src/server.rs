@@ -313,7 +313,7 @@ async fn serve_with_tls<A: Answers>(
     }
 }
 
-/// Answers whoever speaks HTTP without TLS on a port with TLS, so that he can read what is wrong. The head of the request
+/// Answers a client that speaks HTTP without TLS to a port with TLS, so that it can read what is wrong. The head of the request
 /// is read first: a connection that is closed with unread input is reset, and the answer lost.
 async fn tell_of_tls(mut socket: WatchedSocket, clock: Clock) -> io::Result<()> {
     let mut head = Vec::with_capacity(1_024);

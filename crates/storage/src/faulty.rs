@@ -1,4 +1,4 @@
-//! A driver that fails on order: for tests of whoever stands on the log.
+//! A driver that fails on order: for tests of what stands on the log.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! The storage handle: what everyone but a driver holds.
 //!
 //! It knows every topic, appends, serves reads from memory, and warms the caches off the async workers.
-//! Topics are made here, once, whoever asks first.
+//! Topics are made here, once, also when several callers ask at the same time.
 
 use std::sync::{
     Arc, OnceLock,
@@ -29,7 +29,7 @@ const COLD_BYTES: i64 = 32 << 20;
 /// Bounds of the handle.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageLimits {
-    /// Partitions a topic gets when nobody says a number.
+    /// Partitions a topic gets when no number is given.
     pub partitions: u32,
     /// How many topics there may be.
     pub topics: usize,
@@ -471,7 +471,7 @@ impl Announcements {
     /// Listens. Once; a second listener is refused.
     ///
     /// # Panics
-    /// When somebody listens already.
+    /// When there is a listener already.
     pub fn listen(&self, listener: Listener) {
         assert!(self.0.set(listener).is_ok(), "one listener a log");
     }

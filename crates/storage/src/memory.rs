@@ -41,12 +41,12 @@ pub struct Memory {
     tail: Arc<Tail>,
     bound_bytes: u64,
     bytes: AtomicU64,
-    /// Whoever drops what is too much; one is enough.
+    /// Held while what is too much is dropped; one thread is enough for that.
     shrinking: Mutex<()>,
     dropped: Counter,
     catalog: Mutex<Catalog>,
     closed: AtomicBool,
-    /// By the key of their partition. Read for every event: readers must not take turns. Replaced by whoever holds
+    /// By the key of their partition. Read for every event: readers must not take turns. Replaced by the holder of
     /// `catalog`.
     logs: ArcSwap<Vec<Arc<Mutex<Log>>>>,
 }

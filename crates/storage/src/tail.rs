@@ -66,7 +66,7 @@ impl Tail {
     }
 
     /// Takes in records that were appended to a partition, in the order of their offsets, makes them
-    /// readable and wakes whoever waits. One thread at a time a partition.
+    /// readable and wakes its readers. One thread at a time a partition.
     pub fn appended(&self, partition: &Arc<Partition>, records: &[Arc<LogRecord>]) {
         let Some(last) = records.last() else { return };
         let end = Offset(last.offset().0 + 1);

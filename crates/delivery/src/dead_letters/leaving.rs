@@ -1,7 +1,7 @@
 //! Rows whose delivery has not ended yet.
 //!
 //! The writer of dead letters writes a row before it ends the delivery. Until that end is committed it may write the row once
-//! more, after a restart too: whoever took the row in between would find it again. So a row is only taken when its
+//! more, after a restart too: a replay that took the row in between would find it again. So a row is only taken when its
 //! delivery has ended.
 
 use std::time::Duration;

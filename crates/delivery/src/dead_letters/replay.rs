@@ -1,7 +1,7 @@
 //! Replay: a copy into the log for the group that failed, then the row goes.
 //!
 //! What is about to be copied is written down before (see `intent`): whatever fails or ends in between, the death of
-//! the process included, no entry is lost and none is copied twice. A turn, once begun, is finished without whoever
+//! the process included, no entry is lost and none is copied twice. A turn, once begun, is finished without the request that
 //! asked for it; while the log or Meta keeps it waiting, no other begins.
 
 use std::{sync::Arc, time::Duration};
@@ -25,7 +25,7 @@ enum Fate {
     Goes(Arc<Topic>, u64, Event),
     GroupGone,
     BodyGone,
-    /// Nobody would get the copy: the filters of the group do not want it.
+    /// The copy would reach no one: the filters of the group do not want it.
     Filtered,
 }
 
@@ -130,7 +130,7 @@ impl Replaying {
         }
     }
 
-    /// Tells whoever asked that the turn goes on without them.
+    /// Tells the waiting request that the turn goes on without it.
     fn tell(&mut self, failed: Option<LettersError>) {
         if let Some(told) = self.told.take()
             && told.send((self.took, failed)).is_err()
@@ -181,7 +181,7 @@ impl Replaying {
         Ok(())
     }
 
-    /// Waits for the log for as long as it takes; whoever asked is told before that.
+    /// Waits for the log for as long as it takes; the request is answered before that.
     async fn append(&mut self, items: Vec<AppendItem>) -> Result<(), LettersError> {
         let letters = self.letters.clone();
         let appending = letters.core.storage.appended(letters.core.storage.append(items));

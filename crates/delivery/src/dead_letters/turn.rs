@@ -25,7 +25,7 @@ pub(super) struct Turn {
     pub(super) unsure: Vec<Unsure>,
     /// Whether what is written down may say more than that.
     pub(super) stale: bool,
-    /// Whether somebody sees to both.
+    /// Whether a task sees to both.
     pub(super) tidying: bool,
 }
 

@@ -159,7 +159,7 @@ impl Letters {
         let Some(record) = record else {
             // Retention took it: there is no body to keep.
             self.core.signals.drop_by("gone", 1);
-            // Before the row ends: whoever waits for the dead letter looks for this first.
+            // Before the row ends: a request that waits for the dead letter looks for this first.
             self.dead_lettered.without(dead.place());
             let ended = self.end(dead).await;
             return (None, ended.map(|_| ()));

@@ -43,7 +43,7 @@ impl<T> Queue<T> {
 }
 
 impl Attention {
-    /// Whoever handed in a commit of the group has gone: the group is looked at when the commit is decided.
+    /// The request that handed in a commit of the group has gone: the group is looked at when the commit is decided.
     pub(crate) fn abandon(&self, group: Arc<Group>, commit: Commit) {
         self.abandoned.add((group, commit));
     }

@@ -25,7 +25,7 @@ pub(crate) struct Clients(RwLock<Table>);
 #[derive(Debug, Default)]
 struct Table {
     groups: HashMap<Key, Vec<Arc<Group>>>,
-    /// Whose the clients are that are somebody's.
+    /// The principals that clients belong to; a client of nobody has no entry.
     owners: HashMap<Key, Arc<str>>,
     /// How many subscriptions a tenant has.
     subscriptions: HashMap<TenantId, usize>,
@@ -40,7 +40,7 @@ impl Clients {
         self.0.read().groups.get(&(tenant.clone(), client.clone())).cloned()
     }
 
-    /// Whose a client is; `None`: there is no such client, or it is nobody's.
+    /// The principal a client belongs to; `None`: there is no such client, or it belongs to none.
     pub(crate) fn owner(&self, tenant: &TenantId, client: &ClientId) -> Option<Arc<str>> {
         self.0.read().owners.get(&(tenant.clone(), client.clone())).cloned()
     }
@@ -55,7 +55,7 @@ impl Clients {
         self.0.read().subscriptions.get(tenant).copied().unwrap_or(0)
     }
 
-    /// A client is a member of a group. It is `owner`'s unless it is somebody's already.
+    /// A client is a member of a group. It belongs to `owner` from then on, unless it has an owner.
     pub(crate) fn joined(
         &self,
         tenant: &TenantId,
@@ -76,7 +76,7 @@ impl Clients {
         }
     }
 
-    /// A client that is nobody's becomes somebody's.
+    /// A client without an owner gets one.
     pub(crate) fn adopted(&self, tenant: &TenantId, client: &ClientId, owner: &Arc<str>) {
         let key = (tenant.clone(), client.clone());
         let mut table = self.0.write();

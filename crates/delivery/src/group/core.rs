@@ -41,7 +41,7 @@ pub(crate) struct Core {
     pub(crate) signals: DeliverySignals,
 }
 
-/// A commit whose completion is the group's. Whoever waits for it learns how it ended; dropped before that, the
+/// A commit whose completion is the group's. A request that waits for it learns how it ended; dropped before that, the
 /// group is looked at when it is decided.
 pub(crate) struct Committing {
     core: Arc<Core>,
@@ -50,7 +50,7 @@ pub(crate) struct Committing {
 }
 
 impl Committing {
-    /// Waits for the commit. Whoever enters the group next completes it: see [`Core::enter`], [`Core::after`].
+    /// Waits for the commit. The next to enter the group completes it: see [`Core::enter`], [`Core::after`].
     ///
     /// # Errors
     /// When it was not carried out; the lanes are read again.
@@ -304,7 +304,7 @@ impl Core {
                 () = stop.wait() => return,
                 marked = self.attention.marked.take() => {
                     for group in marked {
-                        // Whoever has the lock has it for a moment.
+                        // The lock is held for a moment only.
                         group.state.lock().wake_for(&group.waiters, usize::MAX);
                     }
                 }

@@ -1,8 +1,8 @@
 //! `Receiver`: on whose behalf a client is used, and what may be handed out to it now.
 //!
 //! A client belongs to the principal that used it first, until its last subscription ends; for everybody else it
-//! is not there. Who may have what can change while somebody waits or has a stream open, so it is asked at each
-//! hand-out, through a trait that whoever knows the rules implements.
+//! is not there. Rights can change while a client waits or has a stream open, so it is asked at each
+//! hand-out, through a trait that the gate's side implements.
 
 use std::{fmt, sync::Arc};
 
@@ -30,12 +30,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Somebody of a tenant without a name, who may have everything.
+    /// A caller of a tenant without a principal, who may receive everything.
     pub fn anybody(tenant: TenantId) -> Self {
         Self { tenant, principal: None, over_others: false, terms: None }
     }
 
-    /// Somebody of a tenant who may have what the terms say.
+    /// A caller of a tenant who may receive what the terms allow.
     pub fn new(tenant: TenantId, principal: Option<&str>, terms: Arc<dyn HandOutTerms>) -> Self {
         Self { tenant, principal: principal.map(Into::into), over_others: false, terms: Some(terms) }
     }
@@ -56,7 +56,7 @@ impl Receiver {
         self.principal.as_deref()
     }
 
-    /// Whether it may use what `owner` made. What nobody made is everybody's.
+    /// Whether it may use what `owner` made. What has no owner may be used by every caller of the tenant.
     pub(crate) fn may_use(&self, owner: Option<&str>) -> bool {
         self.over_others || owner.is_none() || owner == self.principal()
     }

@@ -101,7 +101,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What a group has when nobody says otherwise: explicit acks within 30 s, 6 attempts, waits of 1 s
+    /// The settings of a group where none are given: explicit acks within 30 s, 6 attempts, waits of 1 s
     /// doubling to 16 s.
     pub fn new(mode: Mode) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! What the lock of a group guards: its settings, members, lanes, streams, and what its commits are about to complete.
 //!
-//! A commit's completion stands here, in the order of the commits: whoever has the lock next carries it out, so that
+//! A commit's completion stands here, in the order of the commits: the next holder of the lock carries it out, so that
 //! it depends on no request.
 
 use std::{collections::VecDeque, sync::Arc};

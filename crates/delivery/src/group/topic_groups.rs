@@ -1,6 +1,6 @@
 //! The groups of each topic, as every append asks for them.
 //!
-//! A topic that nobody reads costs an append no lock, one that somebody reads a lock of its own.
+//! A topic without groups costs an append no lock, one with groups a lock of its own.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 
 use super::Group;
 
-/// Every group by its topic. Changed by one at a time: whoever may write the directory.
+/// Every group by its topic. Changed by the writer of the directory, of which there is one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct GroupsByTopic(ReadMap<TopicName, Arc<RwLock<Vec<Arc<Group>>>>>);
 

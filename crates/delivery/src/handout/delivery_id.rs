@@ -28,7 +28,7 @@ pub struct DeliveryRef {
     pub serial: u32,
     /// The boot that handed it out.
     pub boot: Epoch,
-    /// To whom: a tag of the principal under the same key; 0: to nobody in particular.
+    /// Its receiver: a tag of the principal under the same key; 0: a caller without a principal.
     pub owner: u32,
 }
 

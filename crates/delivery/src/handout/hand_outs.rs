@@ -23,7 +23,7 @@ pub enum PollError {
     /// It had, and was removed.
     #[error("the subscription of this client was ended; subscribe again")]
     Expired,
-    /// The client is somebody else's.
+    /// The client belongs to another principal.
     #[error("the client is another principal's")]
     NotYours,
     /// The ledger cannot write.

@@ -92,10 +92,10 @@ struct Round {
     alone: bool,
 }
 
-/// How often somebody looks again who is held by the backlog of the tenant.
+/// How often a poll looks again that the tenant's backlog quota holds up.
 pub(super) const HELD: Duration = Duration::from_millis(100);
 
-/// How often somebody looks again who may have nothing of a group, which he then is not woken by.
+/// How often a poll looks again whose caller may receive nothing of a group: the group does not wake it.
 const BARRED: Duration = Duration::from_secs(1);
 
 impl HandOuts {
@@ -248,7 +248,7 @@ impl HandOuts {
                     if changed {
                         self.core.after(group);
                     } else {
-                        // What it may not have is for somebody who may.
+                        // What this caller may not receive is for another that may.
                         let state = group.state.lock();
                         let runners = state.lanes.iter().flat_map(|lane| lane.lane.runners());
                         for member in runners.chain(left_to).filter(|other| *other != member) {

@@ -41,7 +41,7 @@ impl Streams {
     /// is told so and ends.
     ///
     /// # Errors
-    /// When the client has no subscription, or had one that was ended for it, or is somebody else's.
+    /// When the client has no subscription, or one that was ended for it, or belongs to another principal.
     pub(crate) fn stream(
         self: &Arc<Self>,
         receiver: &Receiver,

@@ -133,7 +133,7 @@ impl Streams {
         let unwritten = stream.mailbox.close(reason);
         let by_client = ![SERVER_STOPS, CREDENTIAL_ENDED].contains(&reason);
         let key = (stream.tenant.clone(), stream.client.clone());
-        // One that was replaced has nothing left: whoever took over saw to it.
+        // A stream that was replaced has nothing left: the one that replaced it took it over.
         if registry.open.get(&key).is_some_and(|open| Arc::ptr_eq(&open.stream, stream))
             && let Some(open) = registry.open.remove(&key)
         {

@@ -17,7 +17,7 @@ use super::{
 pub(crate) const LOOK: usize = 2_048;
 /// What a delivery takes in an answer beside its event, about.
 const ENVELOPE_BYTES: usize = 512;
-/// And at no more waiting deliveries that somebody else should have.
+/// And at no more waiting deliveries that another member should have.
 const SKIP: usize = 512;
 
 /// What a take asks of its group.

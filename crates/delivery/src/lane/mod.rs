@@ -358,7 +358,7 @@ impl Lane {
         self.free.len()
     }
 
-    /// How many deliveries wait to be handed out, at most: those that somebody else's key holds up included.
+    /// How many deliveries wait to be handed out, at most: those that wait for a key of another member included.
     pub fn waiting(&self) -> usize {
         self.free.len() + self.keys.waiting()
     }

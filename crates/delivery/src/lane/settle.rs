@@ -29,7 +29,7 @@ impl Lane {
         };
         let alive = match entry.phase {
             Phase::Waiting | Phase::Held => true,
-            // Staged to somebody else this moment: an older id still ends it.
+            // Staged to another member this moment: an older id still ends it.
             Phase::Handing => !is_newest,
             Phase::Dead(_) | Phase::Ending => false,
         };

@@ -1,7 +1,7 @@
 //! When a change of positions is done: commits in order, and what becomes of the answer.
 //!
 //! A batch is handed in under the lock of the group that it changes, so that the batches of a group are committed in
-//! the order they were made. What a commit completes belongs to the group ([`crate::group`]): whoever handed it in
+//! the order they were made. What a commit completes belongs to the group ([`crate::group`]): the request that handed it in
 //! only waits to learn of it. While the position database cannot write, everything answers [`LedgerUnavailable`] and
 //! stays as it is.
 

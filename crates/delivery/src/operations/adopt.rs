@@ -7,7 +7,7 @@ use super::{begun::Tell, errors::SubscribeError, groups::Groups};
 use crate::group::receiver::Receiver;
 
 impl Groups {
-    /// Makes a client that is nobody's the receiver's, if that has a name: what was subscribed before names were
+    /// Makes a client without an owner the receiver's, if that has a name: what was subscribed before names were
     /// asked for belongs to the first that comes with one. Durable when it returns. A client that is not there, or
     /// somebody's, stays as it is.
     ///
@@ -48,7 +48,7 @@ impl Groups {
         for id in groups.iter().map(|group| &group.id) {
             let alone = self.operations.groups.alone(id).await?;
             let there = self.core.directory.find(id);
-            // Somebody may have ended it meanwhile: it must not come back.
+            // It may have been ended meanwhile: it must not come back.
             let is_member = there.is_some_and(|group| group.state.lock().members.contains_key(client));
             let known =
                 self.meta.subscriptions.read_member(id, client).await.map_err(SubscribeError::Meta)?;

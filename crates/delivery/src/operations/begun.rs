@@ -123,7 +123,7 @@ impl Operations {
 /// Why an operation was not begun, or ended early.
 #[derive(Debug)]
 pub(crate) enum Undone {
-    /// Meta did not answer, or refused: in an answer to whoever asked, it may be done all the same.
+    /// Meta did not answer, or refused: in an answer to the request; it may be done all the same.
     Meta(BackendError),
     /// Nothing is begun now, or the process ends; the next start finds out.
     Unable(Unable),
@@ -138,7 +138,7 @@ impl From<Unable> for Undone {
 /// Who asked for an operation, until they are told.
 pub(crate) struct Asker<T, E>(Arc<Mutex<Waiting<T, E>>>);
 
-/// The way to whoever asked, until it is used.
+/// The way to the request, until it is used.
 type Waiting<T, E> = Option<oneshot::Sender<Result<T, E>>>;
 
 impl<T, E> Clone for Asker<T, E> {

@@ -19,7 +19,7 @@ pub enum SubscribeError {
     /// The tenant has as many subscriptions as it may.
     #[error("the tenant may have {0} subscriptions")]
     TenantFull(u64),
-    /// The client is somebody else's.
+    /// The client belongs to another principal.
     #[error("the client is another principal's")]
     NotYours,
     /// The group has another value of a setting, and other members.
@@ -46,7 +46,7 @@ pub enum SubscribeError {
     /// The log cannot be read.
     #[error("{}", .0.chain())]
     Storage(BackendError),
-    /// Somebody else changed the group at the same time.
+    /// Another instance or request changed the group at the same time.
     #[error("the group was changed at the same time; try again")]
     Changed,
     /// Nothing is begun now, or the process ends before it is known how it ended.
@@ -72,7 +72,7 @@ pub enum GroupError {
     /// A shared group and a client's group have this name.
     #[error("there are two groups of this name: say which with kind=lb or kind=bc")]
     Ambiguous,
-    /// Somebody else changed it at the same time.
+    /// Another instance or request changed it at the same time.
     #[error("the group was changed at the same time; try again")]
     Changed,
     /// Anything that stops a subscribe too.

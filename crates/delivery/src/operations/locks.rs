@@ -24,7 +24,7 @@ impl<K> Default for Locks<K> {
     }
 }
 
-/// Keeps a name's lock in the table while somebody has it or waits for it.
+/// Keeps a name's lock in the table while it is held or waited for.
 #[derive(Debug)]
 struct Entry<K: Hash + Eq + Clone> {
     named: Named<K>,
@@ -62,7 +62,7 @@ impl<K: Hash + Eq + Clone> Locks<K> {
         Entry { named: self.0.clone(), name: name.clone(), lock }
     }
 
-    /// Waits until nobody else has the name.
+    /// Waits until the name's lock is free.
     ///
     /// # Errors
     /// [`Unable::Busy`] after five seconds.
@@ -83,7 +83,7 @@ impl<K: Hash + Eq + Clone> Locks<K> {
         }
     }
 
-    /// Waits until nobody has the name alone.
+    /// Waits until the name's lock is not held exclusively.
     ///
     /// # Errors
     /// [`Unable::Busy`] after five seconds.

@@ -33,7 +33,7 @@ impl Groups {
             }
         };
         let subscription = known.unwrap_or_else(|| new_subscription(&self.core.chance));
-        // A client has one owner, whoever of those who may uses it.
+        // A client has one owner, also where others may use it.
         let owner = self.core.directory.clients.owner(&request.tenant, &request.client);
         let owner = owner.or_else(|| request.principal.as_deref().map(Into::into));
         let record = SubscriptionRecord {

@@ -5,7 +5,7 @@
 //! before that is invisible without it (positions of a number or a generation that nobody knows, a membership of
 //! no group); what follows it can be told from Meta alone, so that the next start finishes it too. A write of
 //! which it is not certain whether it happened is settled before the operation ends: memory never serves what Meta
-//! does not hold. Whoever asked is told of the first failure and does not wait for the rest.
+//! does not hold. The request is told of the first failure and does not wait for the rest.
 
 mod adopt;
 mod begun;

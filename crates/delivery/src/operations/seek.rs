@@ -152,7 +152,7 @@ impl Groups {
         if result.is_ok() {
             self.forget_positions(old);
         }
-        // Whoever waits looks at the follower now.
+        // Waiting polls look at the group's follower now.
         next.waiters.wake(usize::MAX, |_| true);
         self.core.after(&next);
         result

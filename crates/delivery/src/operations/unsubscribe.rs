@@ -110,7 +110,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Removes the record of a membership, whoever wrote it last. The caller has the group's lock.
+    /// Removes the record of a membership, whatever its revision. The caller has the group's lock.
     pub(super) async fn end_membership(
         &self,
         id: &GroupId,

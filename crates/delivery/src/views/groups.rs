@@ -195,7 +195,7 @@ async fn accepted_at(
     partition: &Arc<Partition>,
     mut from: Offset,
 ) -> Result<Option<u64>, BackendError> {
-    // A gap, a trim and a cold read are a step each; somebody who trims meanwhile does not hold this up.
+    // A gap, a trim and a cold read are a step each; a trim meanwhile does not hold this up.
     for _ in 0..8 {
         let mut found = Vec::with_capacity(1);
         match partition.cached(from, 1, &mut found) {

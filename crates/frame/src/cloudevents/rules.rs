@@ -11,7 +11,7 @@ pub(crate) fn is_attribute_name(name: &str) -> bool {
 
 /// Who may set an attribute.
 pub(super) enum Setter {
-    /// The client, to what it likes.
+    /// The client, to any value that its type allows.
     Client,
     /// The server only; a client that sets it is told so.
     Server,

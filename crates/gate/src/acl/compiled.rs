@@ -3,7 +3,7 @@
 //! A rule stands in one place: under the resource it names, there under the names it wants the caller to have. Rules
 //! are numbered in the order in which they count, so the smallest number that matches decides. A decision looks up
 //! the caller's names, each alone and together, where there are rules of that shape; it compares no rule that is
-//! about somebody else.
+//! about another caller.
 
 use std::collections::HashMap;
 

@@ -128,7 +128,7 @@ impl FileAuditSink {
         self.shared.done.wait_while(&mut queue, |queue| queue.flushes_done < mine && !queue.has_ended);
     }
 
-    /// Goes on in the file of that name, which may be another one by now: somebody moved the old one away. What was
+    /// Goes on in the file of that name, which may be another one by now: an operator moved the old one away. What was
     /// recorded before is still written to the old one. Waits for nothing.
     pub fn reopen(&self) {
         self.shared.queue.lock().reopen_asked = true;
@@ -310,7 +310,7 @@ impl Writer {
     }
 }
 
-/// Whoever waits for the thread need not when it is gone, whatever way.
+/// Ends the wait for the thread when the thread has ended, for whatever reason.
 struct Ended<'a>(&'a Shared);
 
 impl Drop for Ended<'_> {

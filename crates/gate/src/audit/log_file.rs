@@ -223,7 +223,7 @@ impl LogFile {
         self.is_synced
     }
 
-    /// Goes on in the file of that name if somebody moved this one away, as he said he would. Everything so far is on the
+    /// Goes on in the file of that name if this one was moved away, as an operator announces with SIGHUP. Everything so far is on the
     /// disk, in the old file, before. Blocks.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         self.sync()?;
@@ -262,7 +262,7 @@ fn is_there(_file: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// The file of that name, made if it is not there, with the lock of the one who writes it.
+/// The file of that name, made if it is not there, and locked: it has one writer.
 fn opened(path: &Path) -> Result<File, TryLockError> {
     let file = with_mode(OpenOptions::new().create(true).read(true).append(true)).open(path);
     let file = file.map_err(TryLockError::Error)?;

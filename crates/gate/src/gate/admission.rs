@@ -17,16 +17,16 @@ use crate::{
 /// Whether something is the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// It is the caller's, or nobody's yet.
+    /// It belongs to the caller, or has no owner yet.
     Own,
-    /// It is somebody else's, and the gate is open.
+    /// It belongs to another principal, and the gate is open.
     OverOthers,
     /// For the caller it does not exist.
     Hidden,
 }
 
 impl SecurityGate {
-    /// Whether what `owner` made may be touched by `caller`. Nobody's is everybody's.
+    /// Whether what `owner` made may be touched by `caller`. What has no owner may be touched by every caller of the tenant.
     pub fn owns(
         &self,
         caller: &Caller,
@@ -41,7 +41,7 @@ impl SecurityGate {
         self.not_owned(caller, operation, resource)
     }
 
-    /// Decides about something that is known to be somebody else's, and keeps the decision.
+    /// Decides about something that is known to belong to another principal, and keeps the decision.
     pub fn not_owned(&self, caller: &Caller, operation: Action, resource: Resource<'_>) -> Ownership {
         let inner = &*self.0;
         if inner.is_no_op {

@@ -128,7 +128,7 @@ impl SecurityGate {
         let inner = &*self.0;
         let Some(filter) = &inner.parts.chain.signature else { return Ok(()) };
         if caller.identity().credential == CredentialKind::Ticket {
-            // Whoever asked for it signed that.
+            // The request for the ticket was signed.
             return Ok(());
         }
         if inner.parts.mode == Mode::Permissive || (filter.takes_legacy() && operation == Action::Publish) {

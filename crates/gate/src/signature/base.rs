@@ -53,7 +53,7 @@ fn field(head: &SignedHead<'_>, name: &str) -> Result<String, &'static str> {
     Ok(texts.map_err(|_| "a part that is signed has characters that cannot be signed")?.join(", "))
 }
 
-/// The host that the request was sent to, without the port that is everybody's.
+/// The host that the request was sent to, without the port where that is the scheme's default.
 fn authority(head: &SignedHead<'_>) -> Result<String, &'static str> {
     let hosts = (head.header)("host");
     let [host] = hosts.as_slice() else { return Err("the request does not name one host") };

@@ -21,7 +21,7 @@ const SHORTEST_SECRET: usize = 32;
 /// What stands before the 32 bytes of an Ed25519 key in a PEM file (RFC 8410): its type.
 const ED25519_IN_DER: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// A key that somebody signs with.
+/// A key that a principal signs with.
 #[derive(Debug)]
 pub(super) struct SigningKey {
     pub(super) id: String,

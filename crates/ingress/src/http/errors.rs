@@ -10,7 +10,7 @@ use mesh_storage::TopicError;
 
 use crate::intake::{Hidden, MembershipError, PublishError, ReceiveError};
 
-/// The gate said no. A connection of somebody unknown does not stay: it would take the place of one of somebody known.
+/// The gate said no. A connection without a known caller is closed: it would take the place of one that has one.
 pub(super) fn of_denied(denied: Denied) -> ApiError {
     let code = match denied.kind {
         DeniedKind::Unauthenticated => ErrorCode::Unauthenticated,
@@ -91,7 +91,7 @@ fn of_ledger(error: &LedgerUnavailable) -> ApiError {
 
 fn of_poll(error: &PollError) -> ApiError {
     match error {
-        // Nobody is told of a client that is not theirs.
+        // A caller is not told of a client of another principal.
         PollError::UnknownClient | PollError::NotYours => Hidden.into(),
         PollError::Expired => ApiError::new(ErrorCode::SubscriptionExpired, PollError::Expired.to_string()),
         PollError::Ledger(error) => of_ledger(error),

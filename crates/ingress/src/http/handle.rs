@@ -1,7 +1,7 @@
 //! What every request of the traffic port goes through, in one order.
 //!
 //! Method, readiness, credential, the tenant's connections, declared length, the signature's head, body, signature,
-//! parameters, parse, gate, intake. Whoever is not known costs the head of a request. A panic on the way is
+//! parameters, parse, gate, intake. A caller that is not known costs the head of a request. A panic on the way is
 //! answered with 500 and logged; the connection and the process go on. The API document alone is open: it is
 //! answered after the method.
 

@@ -14,12 +14,12 @@ use thiserror::Error;
 
 use super::Intake;
 
-/// What is asked about belongs to somebody else.
+/// What is asked about belongs to another principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("there is no such client")]
 pub struct Hidden;
 
-/// A client that its caller may use: the caller's own, nobody's, or not there at all.
+/// A client that its caller may use: it belongs to the caller, has no owner, or is not there at all.
 #[derive(Clone, Debug)]
 pub struct UsableClient {
     id: ClientId,
@@ -34,7 +34,7 @@ impl UsableClient {
         &self.id
     }
 
-    /// Whether it is somebody's: the caller's, where the gate is closed.
+    /// Whether it belongs to a principal: to the caller's, where the gate is closed.
     pub(super) fn is_owned(&self) -> bool {
         self.is_owned
     }
@@ -55,7 +55,7 @@ impl Intake {
     }
 
     /// The client of that id as the caller may end its subscriptions. A client that is not there is hidden too, unless
-    /// the gate is open: nobody learns whether it is somebody else's.
+    /// the gate is open: nobody learns whether it belongs to another principal.
     ///
     /// # Errors
     /// [`Hidden`] when it is another principal's, or not there.

@@ -66,7 +66,7 @@ pub struct Unsubscribe {
 }
 
 impl Asks for Unsubscribe {
-    /// Whoever owns the client may leave. A client that is nobody's becomes the caller's with this, and a group may go
+    /// The owner of the client may leave. A client without an owner becomes the caller's with this, and a group may go
     /// with its backlog: both take the right to use it.
     fn action(&self) -> Action {
         if self.client.is_owned() && !self.delete_group { Action::Unsubscribe } else { Action::Subscribe }

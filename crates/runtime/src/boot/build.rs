@@ -294,7 +294,7 @@ pub(super) async fn build(settings: &Settings, mode: Mode, log: &LogLines) -> an
     })
 }
 
-/// The token with which a `standalone` on loopback is administered when nobody configured one.
+/// The token with which a `standalone` on loopback is administered when none is configured.
 fn made_token(
     data_dir: &DataDir,
     settings: &Settings,

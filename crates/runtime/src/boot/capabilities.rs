@@ -14,7 +14,7 @@ use mesh_storage::{Capabilities, PartitionCount};
 
 use crate::config::Settings;
 
-/// How often a probe that somebody else disturbed is made again.
+/// How often a probe is made again that another instance disturbed.
 const PROBES: usize = 3;
 
 /// Something that the configuration needs and the driver lacks.

@@ -202,7 +202,7 @@ fn foreign(directory: &Path, configured: &[&Path]) -> anyhow::Result<Option<Stri
 }
 
 /// Takes the rights of others from what is ours in the directory: what an earlier release made there, everybody could
-/// read. The directory itself is left as whoever made it wanted it.
+/// read. The mode of a directory that was there before is left as it is.
 fn close_to_others(directory: &Path) {
     let ours = ["FORMAT", "INSTANCE", "LOCK", RESTORED, ADMIN_TOKEN_FILE, "log", "meta", "offset"];
     let mut paths: Vec<PathBuf> = ours.iter().map(|name| directory.join(name)).collect();

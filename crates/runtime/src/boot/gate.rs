@@ -95,7 +95,7 @@ pub(super) fn open(settings: &Settings, clock: Clock, signals: &Signals) -> anyh
     Ok(OpenedGate { gate, audit_file, audit_events })
 }
 
-/// Whether somebody configured a token that opens more than metrics.
+/// Whether a token is configured that opens more than metrics.
 pub(super) fn has_admin_tokens(settings: &Settings) -> bool {
     settings.admin.token.is_some() || settings.admin.token_file.is_some()
 }
@@ -185,7 +185,7 @@ impl Files {
         }
     }
 
-    /// Somebody may have moved the audit log away.
+    /// An operator may have moved the audit log away.
     fn reopen(&self) {
         tracing::info!("SIGHUP: the files are read again, and the audit log is opened again");
         if let Some(audit) = &self.audit {

@@ -1,7 +1,7 @@
 //! Fetches the key sets of issuers over HTTPS.
 //!
 //! The host's certificate is verified, against the system's authorities or the ones that were given; redirects are
-//! not followed; a body is read only as far as it may go. Whoever asks bounds the time.
+//! not followed; a body is read only as far as it may go. The caller bounds the time.
 
 use std::{path::Path, sync::Arc};
 
@@ -27,7 +27,7 @@ impl HttpsKeyFetcher {
     /// A client that trusts who signs in this file, else the system's authorities. Blocks.
     ///
     /// # Errors
-    /// When there is nobody to trust.
+    /// When there is no certificate authority to trust.
     pub(super) fn new(authorities: Option<&Path>) -> Result<Self, LoadError> {
         let unusable = |origin: String, problem: String| LoadError::Unusable { origin, problem };
         let mut roots = RootCertStore::empty();

@@ -75,7 +75,7 @@ pub(super) async fn serve(built: Built, settings: &Settings, told: Told) -> anyh
             tracing::error!(%error, "the traffic port failed");
         }
     });
-    // Operators first: whoever sees the instance ready may ask for anything.
+    // The admin port first: an operator who sees the instance ready may ask for anything.
     built.health.started();
     tokio::select! {
         fetched = tokio::time::timeout(KEYS_WITHIN, issuers.keys_fetched()) => {

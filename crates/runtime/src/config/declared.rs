@@ -11,7 +11,7 @@ pub struct Group {
     pub about: &'static str,
 }
 
-/// What holds when nobody gives a value.
+/// What holds when no value is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// This value, written as one would give it.

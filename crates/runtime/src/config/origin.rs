@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf};
 /// Where a value comes from; shown in every message about it. The order is the order of precedence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// Nobody gave it.
+    /// It was not given.
     Default,
     /// A line of the configuration file.
     File {

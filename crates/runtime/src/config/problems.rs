@@ -18,7 +18,7 @@ pub struct Problem {
     pub key: String,
     /// Its value, masked when it could be a secret; `None` when there is none.
     pub value: Option<String>,
-    /// Where the value comes from; `None` when nobody gave one.
+    /// Where the value comes from; `None` when none was given.
     pub origin: Option<Origin>,
     /// What is wrong, as half a sentence.
     pub wrong: String,

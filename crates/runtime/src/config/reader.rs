@@ -52,7 +52,7 @@ impl Reader {
         !self.unsound.contains(key.about().name)
     }
 
-    /// Whether somebody gave the key a value.
+    /// Whether the key was given a value.
     pub(crate) fn is_given(&self, key: &dyn Declared) -> bool {
         self.given.get(key.about().name).is_some_and(|pair| !pair.value.is_empty())
     }

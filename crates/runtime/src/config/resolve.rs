@@ -20,7 +20,7 @@ use super::{
     secret::MASK,
 };
 
-/// The winning pair of each key that somebody gave, blank ones included.
+/// The winning pair of each key that was given, blank ones included.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
     pub(crate) given: HashMap<&'static str, Pair>,

@@ -15,7 +15,7 @@ impl Secret {
         Self(text.to_owned())
     }
 
-    /// The text, for whoever compares it. Compare in constant time.
+    /// The text, to be compared in constant time.
     pub fn expose(&self) -> &str {
         &self.0
     }

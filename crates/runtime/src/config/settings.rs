@@ -75,7 +75,7 @@ impl Settings {
         files.into_iter().flatten().collect()
     }
 
-    /// Those that somebody gave: what the start-up log names.
+    /// The keys that were given: what the start-up log names.
     pub fn given(&self) -> impl Iterator<Item = &Effective> {
         self.effective.iter().filter(|effective| effective.origin != Origin::Default)
     }

@@ -1,4 +1,4 @@
-//! The answer to a commit: the ledger's thread gives it once, one task waits for it, and whoever is concerned by what
+//! The answer to a commit: the ledger's thread gives it once, one task waits for it, and every group that is concerned by what
 //! the commit changes can look at it.
 
 use std::{

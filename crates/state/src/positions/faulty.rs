@@ -20,7 +20,7 @@ use super::{Cursor, DeliveryStateStore, LaneKey, OffsetStore, PositionBatch, Pos
 pub enum WriteFault {
     /// It does not happen and fails with this kind.
     Refused(BackendErrorKind),
-    /// It happens, and its answer is lost: whoever asked is told `Unavailable`.
+    /// It happens, and its answer is lost: the caller is told `Unavailable`.
     AnswerLost,
 }
 

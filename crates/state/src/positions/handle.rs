@@ -1,4 +1,4 @@
-//! Positions as everybody holds them, whatever keeps them: where changes are committed, and what is read.
+//! Positions as their users hold them, whatever driver keeps them: where changes are committed, and what is read.
 
 use std::sync::Arc;
 

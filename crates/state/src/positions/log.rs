@@ -194,7 +194,7 @@ fn write(store: &dyn PositionStore, shared: &Shared, jobs: Vec<Job>) {
     let nothing = batches.iter().all(PositionBatch::is_empty);
     let result = if nothing { Ok(()) } else { store.commit(&batches, durability) };
     let answer = result.map_err(|error| suspend(shared, &error));
-    // Whoever asked may have gone: the change is made all the same, and a view in memory is told by the epoch.
+    // The caller may have gone: the change is made all the same, and a view in memory is told by the epoch.
     for done in waiting {
         done.decide(answer);
     }

@@ -3,8 +3,8 @@
 //! Changes are staged into a [`PositionBatch`]; [`PositionLog`] commits it to the [`PositionStore`], the driver.
 //! Cursors ([`OffsetStore`]) and rows ([`DeliveryStateStore`]) are written together, so that the two cannot lose their
 //! tails independently. A commit that is answered `Ok` is kept when the process is killed; power loss can take the last
-//! second. A failed commit **suspends** the log: everything queued fails, and whoever keeps a view in memory reads it
-//! again once the store has healed. Whoever commits or reads holds [`Positions`]; a server's driver is [`RocksDbPositions`].
+//! second. A failed commit **suspends** the log: everything queued fails, and a caller that keeps a view in memory reads it
+//! again once the store has healed. Callers that commit or read hold [`Positions`]; a server's driver is [`RocksDbPositions`].
 
 mod batch;
 mod commit;

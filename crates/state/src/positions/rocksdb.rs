@@ -121,9 +121,13 @@ impl RocksDbPositions {
     }
 }
 
+/// About what a change takes: the key of a row and the row.
+const CHANGE_BYTES: usize = 128;
+
 impl PositionStore for RocksDbPositions {
     fn commit(&self, batches: &[PositionBatch], durability: Durability) -> Result<(), BackendError> {
-        let mut batch = Batch::new();
+        let changes = batches.iter().map(|batch| batch.changes().len()).sum();
+        let mut batch = Batch::with_room(changes, CHANGE_BYTES);
         for change in batches.iter().flat_map(PositionBatch::changes) {
             match change {
                 PositionChange::Cursor(lane, cursor) => batch.put(CURSORS, lane.bytes(), cursor.encode()),

@@ -24,7 +24,7 @@ use super::{Cursor, LaneKey, PositionBatch, Row};
 /// # Errors
 /// `Err` means that the backend failed: `Full` when it has no space, `Corrupt` when what it holds cannot be read,
 /// `Unavailable` otherwise. A commit that failed may have happened or may happen at the next start, whole or not at
-/// all: whoever keeps a view in memory reads again. After it commits may fail until [`PositionStore::heal`] has
+/// all: a caller that keeps a view in memory reads again. After it commits may fail until [`PositionStore::heal`] has
 /// succeeded. A driver neither waits for ever nor retries.
 pub trait PositionStore: Send + Sync + 'static {
     /// Carries out these batches in their order, as one effect. Blocks; with [`Durability::Synced`] for a device sync.
@@ -35,7 +35,7 @@ pub trait PositionStore: Send + Sync + 'static {
     fn sync(&self) -> Result<(), BackendError>;
 
     /// Tries whether commits succeed, and does what makes them succeed again after one has failed. `Ok`: they do, and
-    /// whoever reads after it sees what is there for good. No read ever shows the attempt. To be called about twice a
+    /// a read after it sees what is there for good. No read ever shows the attempt. To be called about twice a
     /// second until it succeeds. Blocks.
     fn heal(&self) -> Result<(), BackendError>;
 

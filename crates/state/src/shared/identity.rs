@@ -15,7 +15,7 @@
 //!   those of a new group. Numbers below 2³² were given by releases that counted them; they are never drawn.
 //!
 //! If Meta and the positions are both replaced by older copies, a count can be given twice under the same key:
-//! whoever restores a whole data directory removes `/em/cluster/key` from it, which voids all ids given before.
+//! an operator who restores a whole data directory removes `/em/cluster/key` from it, which voids all ids given before.
 
 use std::collections::HashSet;
 
@@ -239,7 +239,7 @@ impl IdentityStore {
     /// seen. Durable in Meta when it returns; the caller writes it to the data directory before it serves.
     ///
     /// # Errors
-    /// When Meta does not answer, or somebody else keeps changing the count.
+    /// When Meta does not answer, or other instances keep changing the count.
     pub async fn count_boot(&self, instance: &InstanceId, seen: Epoch) -> Result<Epoch, BackendError> {
         let after = |there: u64| {
             there.max(seen.0).checked_add(1).ok_or_else(|| refused("the count of boots is used up"))

@@ -1,6 +1,6 @@
 //! The dead-letter ledger in Meta.
 //!
-//! Keys start with the tenant. Whoever asks for a topic of every tenant is led from one tenant's keys to the
+//! Keys start with the tenant. A listing of a topic of every tenant is led from one tenant's keys to the
 //! next tenant's by one small read each; nobody reads the rows of other topics.
 
 use std::sync::Arc;

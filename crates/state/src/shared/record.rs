@@ -1,7 +1,7 @@
 //! How a shared record is written: JSON with a version and a stamp, open for fields of newer writers.
 //!
 //! `{"v":1,"writer":"…","counter":…, …}`. Fields this build does not know are kept when it writes the record
-//! again. A record of a higher version is not touched: whoever asked gets `Refused`, a listing leaves it out,
+//! again. A record of a higher version is not touched: the caller gets `Refused`, a listing leaves it out,
 //! and a log line says which it was. A record that is not JSON of its shape is `Corrupt`, likewise.
 
 use std::sync::{

@@ -18,7 +18,7 @@ use super::{
     session_records::Held,
 };
 
-/// How often an operation starts again because somebody else changed the record meanwhile.
+/// How often an operation starts again because another instance changed the record meanwhile.
 const MOST_ROUNDS: usize = 100;
 
 /// The session store; cheap to clone.

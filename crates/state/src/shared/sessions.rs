@@ -1,7 +1,7 @@
 //! Sessions: which instance holds which agent and which session, for which term.
 //!
 //! An instance claims before it acts. A claim takes the record over and gives it an epoch above every epoch
-//! that name ever had, also when the record was removed in between. Whoever lost it finds out at its next
+//! that name ever had, also when the record was removed in between. An instance that lost it finds out at its next
 //! heartbeat: that is `Fenced` and changes nothing. No clock decides.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Claimed<T> {
 pub enum Heartbeat<T> {
     /// It is written.
     Renewed(Arc<Stored<T>>),
-    /// Somebody else holds the record since; nothing was changed.
+    /// Another instance holds the record since; nothing was changed.
     Fenced(Arc<Stored<T>>),
     /// There is no such record; nothing was changed.
     Gone,
@@ -39,7 +39,7 @@ pub enum Heartbeat<T> {
 pub enum Released<T> {
     /// It is removed.
     Released,
-    /// Somebody else holds it since; nothing was changed.
+    /// Another instance holds it since; nothing was changed.
     Fenced(Arc<Stored<T>>),
     /// There is no such record.
     Gone,

@@ -14,9 +14,9 @@ use super::{Created, SharedRecord, Stored, Unknown, keys, record};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum TaskStatus {
-    /// Nobody works on it yet.
+    /// No agent works on it yet.
     Pending,
-    /// Somebody works on it.
+    /// An agent works on it.
     Running,
     /// It is done.
     Completed,

@@ -27,9 +27,11 @@ use crate::{Append, AppendItem, Appended, Items, LogRecord, Offsets, Partition, 
 /// A batch takes no further append once it holds this many events or bytes.
 const BATCH_EVENTS: usize = 4_096;
 const BATCH_BYTES: usize = 8 << 20;
+/// And this much room of it is kept for the next one.
+const KEPT_BYTES: usize = 256 << 10;
 /// How often a suspended writer tries whether the log takes writes.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
-/// How often an idle writer looks whether a write of somebody else has failed.
+/// How often an idle writer looks whether a write by another thread has failed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 enum Job {
@@ -67,6 +69,7 @@ impl Writer {
             tail,
             ends,
             buffer: Vec::new(),
+            spare: Batch::new(),
             suspended: None,
             failed: Vec::new(),
         };
@@ -138,7 +141,7 @@ impl End {
         let last = db.last_below(keys::RECORDS, &keys::record(partition.key, u64::MAX))?;
         let last = last.filter(|(key, _)| keys::offset_of(key, partition.key).is_some());
         let bytes = last.as_ref().and_then(|(_, value)| keys::number(value)).unwrap_or(0);
-        // A damaged last record is reported when somebody reads it; its time only keeps times rising.
+        // A damaged last record is reported when it is read; its time only keeps times rising.
         let accepted_at_ms = last
             .and_then(|(_, value)| value.get(keys::CUMULATIVE..).map(bytes::Bytes::copy_from_slice))
             .and_then(|envelope| Record::decode(envelope).ok())
@@ -154,6 +157,8 @@ struct State {
     tail: Arc<Tail>,
     ends: HashMap<u32, End>,
     buffer: Vec<u8>,
+    /// The last batch, empty: its room serves the next one.
+    spare: Batch,
     /// Why nothing can be written now.
     suspended: Option<BackendError>,
     /// Offsets of appends that failed, by partition, which may be in the database all the same: from, and up to but
@@ -198,13 +203,14 @@ impl State {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let mut gathered = Gathered::default();
+            let mut gathered = self.gathered();
             let mut next = Some(first);
             while let Some(job) = next.take() {
                 match job {
                     Job::Append { items, done } => self.gather(&mut gathered, items, done),
                     other => {
-                        self.write(std::mem::take(&mut gathered));
+                        let next = self.gathered();
+                        self.write(std::mem::replace(&mut gathered, next));
                         if !self.obey(other) {
                             return;
                         }
@@ -216,6 +222,11 @@ impl State {
             }
             self.write(gathered);
         }
+    }
+
+    /// A batch without appends.
+    fn gathered(&mut self) -> Gathered {
+        Gathered { batch: std::mem::take(&mut self.spare), ..Gathered::default() }
     }
 
     /// `false`: it was the order to close.
@@ -243,7 +254,7 @@ impl State {
                 done
             }
         };
-        // Whoever asked may have gone; the order was carried out.
+        // The caller may have gone; the order was carried out.
         if done.send(()).is_err() {
             tracing::trace!("nobody waited for an order");
         }
@@ -288,9 +299,13 @@ impl State {
 
     fn write(&mut self, gathered: Gathered) {
         if gathered.answers.is_empty() {
+            self.spare = gathered.batch;
             return;
         }
-        match self.db.write(&gathered.batch, self.durability) {
+        let written = self.db.write(&gathered.batch, self.durability);
+        self.spare = gathered.batch;
+        self.spare.clear(KEPT_BYTES);
+        match written {
             Ok(()) => {
                 for (partition, records) in gathered.fresh {
                     self.tail.appended(&partition, &records);

@@ -183,7 +183,7 @@ impl Keys {
                 }
                 Err(error) => {
                     tracing::error!(url, %error, "the issuer's keys cannot be fetched; its tokens cannot be checked");
-                    // Somebody waits for them: the issuer may be starting too.
+                    // The start waits for them: the issuer may be starting too.
                     let is_waited_for = !fetched.first.is_signalled() && first_tries < FIRST_TRIES;
                     first_tries += 1;
                     if is_waited_for { FIRST_AGAIN } else { fetched.interval.min(FETCH_AGAIN) }
