@@ -333,7 +333,12 @@ pub(crate) async fn guard(
     let checked = access.check(values, needs);
     audit(&access, &gate, &request, &checked);
     match checked {
-        Ok(_) => next.run(request).await,
+        Ok(_) => {
+            if let Some(peer) = request.extensions().get::<Peer>() {
+                peer.make_known();
+            }
+            next.run(request).await
+        }
         Err(Refused { error, holder }) => {
             let is_unknown = holder.is_none() && request.version() < Version::HTTP_2;
             let mut response = error.into_response();

@@ -1,5 +1,5 @@
 //! Mechanisms without a domain noun: the clock, chance, named tasks, backoff, the one backend error, the
-//! drop-guard lease, the nearest known word, the map for readers and the metric registry. An operator recognises none of these types; everything
+//! drop-guard lease, the nearest known word, the mask of secrets, the map for readers and the metric registry. An operator recognises none of these types; everything
 //! in the project may use them and they use nothing of ours.
 
 mod backend;
@@ -7,6 +7,7 @@ mod backoff;
 mod chance;
 mod clock;
 mod lease;
+mod masked;
 mod nearest;
 mod range;
 mod read_map;
@@ -19,6 +20,7 @@ pub use backoff::Backoff;
 pub use chance::Chance;
 pub use clock::{Clock, UnixMillis};
 pub use lease::Lease;
+pub use masked::{MASK, without_url_secrets};
 pub use nearest::nearest;
 pub use range::Range;
 pub use read_map::ReadMap;

@@ -16,6 +16,9 @@ use crate::{cloudevents::is_attribute_name, event::Event};
 const DEEPEST: usize = 32;
 /// How many filters and comparisons there may be in all; every event is held against them.
 const MOST_NODES: usize = 1_000;
+/// How many bytes the names and values of the filters of a group may have together: each instance keeps them in memory, and
+/// answers show them.
+const MOST_BYTES: usize = 64 << 10;
 
 /// Why JSON is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -74,6 +77,9 @@ pub enum FilterError {
     /// Too many of them.
     #[error("there must not be more than {MOST_NODES} filters and comparisons")]
     TooMany,
+    /// Too large together.
+    #[error("the names and values of filters must not have more than {MOST_BYTES} bytes together")]
+    TooLarge,
 }
 
 /// One filter.
@@ -112,17 +118,18 @@ impl Filter {
     ///
     /// [`FilterError`] names the first rule that is broken.
     pub fn parse(json: &Value) -> Result<Self, FilterError> {
-        Parser { nodes: 0 }.filter(json, 1).map(Self)
+        // What was stored is read whatever its size: the bound was not always there.
+        Parser { nodes: 0, bytes: 0, most_bytes: usize::MAX }.filter(json, 1).map(Self)
     }
 
-    /// The filters of an array, which may be empty; the bound on their number is one for all.
+    /// The filters of an array, which may be empty; the bounds on their number and their size are for all together.
     ///
     /// # Errors
     ///
     /// As [`Filter::parse`].
     pub fn parse_list(json: &Value) -> Result<Vec<Self>, FilterError> {
         let filters = json.as_array().ok_or(FilterError::NotAnArray)?;
-        let mut parser = Parser { nodes: 0 };
+        let mut parser = Parser { nodes: 0, bytes: 0, most_bytes: MOST_BYTES };
         filters.iter().map(|filter| parser.filter(filter, 1).map(Self)).collect()
     }
 
@@ -183,6 +190,8 @@ impl<'de> Deserialize<'de> for Filter {
 /// Counts what it reads.
 struct Parser {
     nodes: usize,
+    bytes: usize,
+    most_bytes: usize,
 }
 
 impl Parser {
@@ -226,6 +235,10 @@ impl Parser {
             }
             let value = value.as_str().filter(|value| !value.is_empty());
             let value = value.ok_or_else(|| FilterError::Value { dialect, name: name.clone() })?;
+            self.bytes += name.len() + value.len();
+            if self.bytes > self.most_bytes {
+                return Err(FilterError::TooLarge);
+            }
             attributes.push((name.clone(), value.to_owned()));
         }
         Ok(Node::Compare(comparison, attributes))

@@ -44,6 +44,8 @@ pub use gate::{FilterChain, GateParts, Mode, Ownership, SecurityGate, Verified};
 pub use quota::{Cost, Exceeded, TenantLimits, TenantLimitsFile, TenantQuotaManager};
 pub use signature::{SignatureSettings, SignatureVerifierFilter, SignedHead};
 pub use tickets::Ticket;
-pub use token::{FetchFailed, Fetching, JwtSettings, KeyFetcher, TokenAuthFilter, TokenSettings};
+pub use token::{
+    FetchFailed, Fetching, JwtSettings, KeyFetcher, TokenAuthFilter, TokenSettings, check_key_set_url,
+};
 pub use topic_rates::{TakenOfRate, TopicRate, TopicRates, UnusableRate};
 pub use watched_file::WatchedFile;

@@ -1,7 +1,7 @@
 //! `SignatureVerifierFilter`: whether a request was signed by whom it says, as it came, lately, and once.
 //!
 //! Signatures are HTTP Message Signatures (RFC 9421). One must cover `@method`, `@path`, `@query` and, where there is
-//! a body, `content-digest` (RFC 9530), in binary mode every `ce-` header too, and must carry `created`, `nonce` and `keyid`. The nonce is used up only after
+//! a body, `content-digest` (RFC 9530), `content-type` and every `ce-` header where they are sent, and must carry `created`, `nonce` and `keyid`. The nonce is used up only after
 //! everything else held: who cannot sign can use up none.
 //!
 //! The older `emsignature` attribute of an event covers its id, source and type alone, not its data, and can be sent
@@ -60,8 +60,8 @@ pub struct SignatureSettings {
     /// them, and its further requests are refused until one of its nonces has had its time.
     /// (`eventmesh.security.gate.signature.maxNonces`)
     pub max_nonces: usize,
-    /// Signatures created in an earlier second are refused: nonces are remembered in memory only, so what was signed
-    /// before the start could have been used already. The time of the start.
+    /// The time of the start. Signatures of a second that had begun by then are refused: nonces are remembered in memory
+    /// only, so what was signed before the start could have been used already.
     pub accept_from: UnixMillis,
 }
 
@@ -170,7 +170,7 @@ impl SignatureVerifierFilter {
             return Err("the signature must cover @method, @path and @query");
         }
         if !head.speaking.iter().all(|name| input.covers(name)) {
-            return Err("the signature must cover every ce- header");
+            return Err("the signature must cover content-type and every ce- header that is sent");
         }
         let created = UnixMillis(input.created.saturating_mul(1000));
         if created > now.plus(MOST_AHEAD) {
@@ -179,7 +179,7 @@ impl SignatureVerifierFilter {
         if created.plus(self.window) < now {
             return Err("the signature is too old");
         }
-        if input.created < self.accept_from.0 / 1000 {
+        if created < self.accept_from {
             return Err("the signature is older than this server's start; sign again");
         }
         if input.expires.is_some_and(|expires| UnixMillis(expires.saturating_mul(1000)) <= now) {

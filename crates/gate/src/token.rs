@@ -24,7 +24,7 @@ use std::{
 use arc_swap::ArcSwap;
 use mesh_base::{Clock, UnixMillis};
 
-pub use self::jwt::{FetchFailed, Fetching, JwtSettings, KeyFetcher};
+pub use self::jwt::{FetchFailed, Fetching, JwtSettings, KeyFetcher, check_key_set_url};
 use self::{
     certificates::{Certificates, Meant},
     file::Tokens,

@@ -27,7 +27,7 @@ use mesh_frame::TenantId;
 
 use crate::{
     ApiError, ErrorCode,
-    body_shares::{BodyShare, BodyShares, SMALL},
+    shares::{BodyShare, SMALL, TenantShares},
 };
 
 /// Bounds of request bodies.
@@ -63,7 +63,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(1);
 pub struct BodyReader {
     limits: BodyLimits,
     in_flight: Arc<AtomicU64>,
-    shares: BodyShares,
+    shares: TenantShares,
 }
 
 /// A body that was read. Its bytes count against the budget until it is dropped.
@@ -79,7 +79,7 @@ pub struct ReadBody {
 impl BodyReader {
     /// A reader within these bounds, of an empty budget.
     pub fn new(limits: BodyLimits) -> Self {
-        Self { limits, in_flight: Arc::default(), shares: BodyShares::default() }
+        Self { limits, in_flight: Arc::default(), shares: TenantShares::default() }
     }
 
     /// Whether the body may be read, by what its head declares. Nothing is read.

@@ -53,6 +53,7 @@ error_codes! {
     GroupGone, "group_gone", "The group was removed meanwhile.";
     TopicConflict, "topic_conflict", "The topic has other partitions.";
     SubscriptionExpired, "subscription_expired", "The subscription was ended by the server.";
+    HeadTooLarge, "head_too_large", "The head of the request has too many or too large headers.";
     TooLarge, "too_large", "The body, the event or its data is over its limit.";
     UnsupportedMediaType, "unsupported_media_type", "The content type or encoding is not supported.";
     WrongInstance, "wrong_instance", "Another instance holds this.";

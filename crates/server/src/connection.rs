@@ -23,7 +23,7 @@ use mesh_base::{Counter, Stop};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    Answers, ErrorCode, Hosts, Peer, PeerCertificate, hosts,
+    Answers, ErrorCode, Hosts, Peer, PeerCertificate, head, hosts,
     http2::{self, Http2Settings},
     preface::is_http2,
     refuse,
@@ -45,7 +45,10 @@ impl<A: Answers> Guarded<A> {
         request: Request,
         peer: &'a Peer,
     ) -> Either<impl Future<Output = Response> + Send + 'a, impl Future<Output = Response> + Send + 'a> {
-        match hosts::refusal(self.hosts.as_ref(), request.version(), request.headers(), request.uri()) {
+        let refusal = head::refusal(&request).or_else(|| {
+            hosts::refusal(self.hosts.as_ref(), request.version(), request.headers(), request.uri())
+        });
+        match refusal {
             None => Either::Left(self.answers.answer(request, peer)),
             Some(error) => {
                 if error.code == ErrorCode::Forbidden {
@@ -87,7 +90,7 @@ pub(crate) async fn serve<S, A>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     A: Answers,
 {
-    let peer = Peer::new(remote, certificate);
+    let peer = Peer::new(remote, certificate, watch.clone());
     let served = Arc::new(Served { answers, peer, watch: watch.clone() });
     let (is_http2, socket) = match until(&watch, remote, || {}, is_http2(socket)).await {
         Some(Ok(told)) => told,
@@ -156,6 +159,11 @@ async fn until<F: Future>(
                 return Poll::Pending;
             }
             let left = watch.left();
+            if left == Duration::ZERO && !finishing && !watch.is_known() {
+                // It is told, where it speaks HTTP/2, and given a moment to read it.
+                watch.end(false);
+                continue;
+            }
             if left == Duration::ZERO {
                 tracing::debug!(%remote, "connection kept us waiting too long; closed");
                 return Poll::Ready(None);

@@ -29,10 +29,12 @@ use tokio::{
     time::Instant,
 };
 
-/// Streams at once.
-const STREAMS: u32 = 256;
-/// The largest list of headers.
-const HEADERS: u32 = 512 << 10;
+use crate::head;
+
+/// Streams at once. Each can hold a head before anybody knows whose it is.
+const STREAMS: u32 = 128;
+/// The largest list of headers that is read, by RFC 9113's count: 32 bytes more for each.
+const HEADERS: u32 = (head::READ + 32 * head::READ_FIELDS) as u32;
 /// What may be on its way to us before it is read: of a stream, and of the connection.
 const WINDOW: u32 = 1 << 20;
 
@@ -43,6 +45,8 @@ pub(crate) struct Http2Settings {
     pub(crate) ping_every: Duration,
     /// How long it has to answer.
     pub(crate) pong_within: Duration,
+    /// How long an answer may stand still because its client makes no room for it, whatever its connection does.
+    pub(crate) write: Duration,
     /// What answers are dated by.
     pub(crate) clock: Clock,
 }
@@ -79,7 +83,11 @@ where
                 None => return Ok(()),
                 Some(Err(error)) => return Err(error),
                 Some(Ok((request, respond))) => {
-                    let stream = Answering { respond: Arc::new(Mutex::new(respond)), clock: settings.clock };
+                    let stream = Answering {
+                        respond: Arc::new(Mutex::new(respond)),
+                        clock: settings.clock,
+                        patience: settings.write,
+                    };
                     let request = stream.received(request);
                     streams.spawn(stream.run(answer(request)));
                 }
@@ -112,10 +120,11 @@ where
 struct Answering {
     respond: Arc<Mutex<SendResponse<Bytes>>>,
     clock: Clock,
+    patience: Duration,
 }
 
 impl Answering {
-    /// The request as everybody reads it.
+    /// The request with the body that the routes read.
     fn received(&self, request: http::Request<RecvStream>) -> Request {
         let (parts, stream) = request.into_parts();
         let declared =
@@ -171,7 +180,9 @@ impl Answering {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
                         let ends = body.is_end_stream();
-                        send_data(&mut stream, data, ends).await?;
+                        if !send_data(&mut stream, data, ends, self.patience).await? {
+                            return Ok(());
+                        }
                         if ends {
                             return Ok(());
                         }
@@ -209,24 +220,45 @@ impl Answering {
     }
 }
 
-/// Sends bytes as the client makes room for them.
-async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, ends: bool) -> Result<(), h2::Error> {
+/// Sends bytes as the client makes room for them; `false`: it made none for so long that the stream was reset, or the stream
+/// is no longer one that takes data.
+async fn send_data(
+    stream: &mut SendStream<Bytes>,
+    mut data: Bytes,
+    ends: bool,
+    patience: Duration,
+) -> Result<bool, h2::Error> {
     if data.is_empty() {
-        return stream.send_data(data, ends);
+        return stream.send_data(data, ends).map(|()| true);
     }
     while !data.is_empty() {
         stream.reserve_capacity(data.len());
-        while stream.capacity() == 0 {
-            match poll_fn(|cx| stream.poll_capacity(cx)).await {
-                Some(capacity) => drop(capacity?),
-                // The stream is no longer one that takes data.
-                None => return Ok(()),
+        if stream.capacity() == 0 {
+            match tokio::time::timeout(patience, room(stream)).await {
+                Ok(Ok(true)) => {}
+                Ok(other) => return other,
+                Err(_elapsed) => {
+                    tracing::debug!("an HTTP/2 stream whose client does not read was reset");
+                    stream.send_reset(h2::Reason::CANCEL);
+                    return Ok(false);
+                }
             }
         }
         let part = data.split_to(stream.capacity().min(data.len()));
         stream.send_data(part, ends && data.is_empty())?;
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Waits for room; `false`: the stream takes no more data.
+async fn room(stream: &mut SendStream<Bytes>) -> Result<bool, h2::Error> {
+    while stream.capacity() == 0 {
+        match poll_fn(|cx| stream.poll_capacity(cx)).await {
+            Some(capacity) => drop(capacity?),
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 /// The body of a request. The first read asks the client for it, if the client waits for that.

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use crate::connection_tenants::ConnectionTenants;
+use crate::{connection_tenants::ConnectionTenants, watch::Watch};
 
 /// What a client certificate that was verified says of its holder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,11 +22,18 @@ struct AtOtherEnd {
     remote: SocketAddr,
     certificate: Option<PeerCertificate>,
     tenants: ConnectionTenants,
+    watch: Arc<Watch>,
 }
 
 impl Peer {
-    pub(crate) fn new(remote: SocketAddr, certificate: Option<PeerCertificate>) -> Self {
-        Self(Arc::new(AtOtherEnd { remote, certificate, tenants: ConnectionTenants::default() }))
+    pub(crate) fn new(remote: SocketAddr, certificate: Option<PeerCertificate>, watch: Arc<Watch>) -> Self {
+        Self(Arc::new(AtOtherEnd { remote, certificate, tenants: ConnectionTenants::default(), watch }))
+    }
+
+    /// A request of the connection was authenticated: it may stay for the next one. Until then a connection has the time
+    /// of one head, and gives way to new ones when there are too many.
+    pub fn make_known(&self) {
+        self.0.watch.make_known();
     }
 
     /// Its address.

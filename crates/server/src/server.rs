@@ -1,13 +1,13 @@
 //! The HTTP server: binds, accepts, lets requests be answered, and drains.
 //!
-//! It takes a bounded number of connections; more of them wait in the system's queue. When the system gives
+//! It takes a bounded number of connections; more of them wait, and those give way that never said who they are. When the system gives
 //! no more file handles it waits before it tries again. Told to stop, it accepts nothing more, lets every
 //! connection finish what it is answering, and cuts what is left when its time is over.
 
 use std::{
     io,
     net::{SocketAddr, TcpListener as BoundListener, ToSocketAddrs},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -18,19 +18,22 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
 
 use crate::{
     Answers, ApiError, Hosts,
     connection::{self, Guarded, Protocols},
     connections::Connections,
+    head,
     http2::Http2Settings,
     socket::WatchedSocket,
     tls::Tls,
     watch::{Patience, Watch},
 };
 
+/// How often a new connection that finds no place looks for one that gives way.
+const GIVE_WAY_EVERY: Duration = Duration::from_millis(50);
 /// How much of a request without TLS is read before it is told.
 const MOST_OF_A_HEAD: usize = 16 << 10;
 
@@ -208,8 +211,13 @@ fn listen(address: SocketAddr) -> io::Result<BoundListener> {
 fn protocols(settings: &HttpServerSettings, clock: Clock) -> Protocols {
     let mut http1 = http1::Builder::new();
     http1.timer(TokioTimer::new()).header_read_timeout(None::<Duration>).half_close(false);
-    let http2 =
-        Http2Settings { ping_every: settings.patience.idle / 2, pong_within: settings.patience.write, clock };
+    http1.max_headers(head::READ_FIELDS).max_buf_size(head::READ);
+    let http2 = Http2Settings {
+        ping_every: settings.patience.idle / 2,
+        pong_within: settings.patience.write,
+        write: settings.patience.write,
+        clock,
+    };
     Protocols { http1, http2 }
 }
 
@@ -220,13 +228,11 @@ async fn accept<A: Answers>(
     stop: &Stop,
 ) {
     let places = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
+    // What those may have of them together that never said who they are.
+    let of_strangers = (settings.max_connections / 4 * 3).max(1);
     let backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1), 0.2);
     let mut failures = 0;
     loop {
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place.expect("the places are never closed"),
-            () = stop.wait() => return,
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.wait() => return,
@@ -234,7 +240,15 @@ async fn accept<A: Answers>(
         match accepted {
             Ok((stream, remote)) => {
                 failures = 0;
-                let watch = Watch::new(running.clock, settings.patience);
+                let strangers = running.connections.strangers();
+                if strangers.load(Ordering::Acquire) >= of_strangers {
+                    running.connections.give_way();
+                }
+                let place = tokio::select! {
+                    place = place(&places, &running.connections) => place,
+                    () = stop.wait() => return,
+                };
+                let watch = Watch::new(running.clock, settings.patience, strangers.clone());
                 give_up_after(&stream, settings.patience.write);
                 start(running, stream, remote, watch, place);
             }
@@ -255,12 +269,23 @@ async fn accept<A: Answers>(
     }
 }
 
+/// Waits for a place among the connections. While there is none, those give way that never said who they are.
+async fn place(places: &Arc<Semaphore>, connections: &Connections) -> OwnedSemaphorePermit {
+    loop {
+        let waiting = tokio::time::timeout(GIVE_WAY_EVERY, places.clone().acquire_owned());
+        if let Ok(place) = waiting.await {
+            return place.expect("the places are never closed");
+        }
+        connections.give_way();
+    }
+}
+
 fn start<A: Answers>(
     running: &Arc<Running<A>>,
     stream: TcpStream,
     remote: SocketAddr,
     watch: Arc<Watch>,
-    place: tokio::sync::OwnedSemaphorePermit,
+    place: OwnedSemaphorePermit,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%remote, %error, "connection ended before it was served");

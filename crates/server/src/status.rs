@@ -23,6 +23,7 @@ pub const fn status(code: ErrorCode) -> u16 {
         | ErrorCode::GroupGone
         | ErrorCode::TopicConflict => 409,
         ErrorCode::SubscriptionExpired => 410,
+        ErrorCode::HeadTooLarge => 431,
         ErrorCode::TooLarge => 413,
         ErrorCode::UnsupportedMediaType => 415,
         ErrorCode::WrongInstance => 421,

@@ -9,7 +9,7 @@ use std::{
     future::poll_fn,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Poll, Waker},
     time::Duration,
@@ -43,7 +43,13 @@ pub(crate) struct Watch {
     /// Requests whose answer has not been written whole.
     in_flight: AtomicU32,
     served: AtomicBool,
+    /// A request of the connection was authenticated.
+    known: AtomicBool,
+    /// How many connections are not known, this one included.
+    strangers: Arc<AtomicUsize>,
     multiplexed: AtomicBool,
+    /// When the connection was made.
+    opened: AtomicU64,
     /// When the last answer ended, or when the connection was made.
     idle_since: AtomicU64,
     /// When the first byte after that came.
@@ -58,12 +64,17 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(clock: Clock, patience: Patience) -> Arc<Self> {
+    /// A connection that is made now, and counted among the `strangers` until it is known or gone.
+    pub(crate) fn new(clock: Clock, patience: Patience, strangers: Arc<AtomicUsize>) -> Arc<Self> {
+        strangers.fetch_add(1, Ordering::AcqRel);
         let watch = Self {
             clock,
             patience,
+            strangers,
             in_flight: AtomicU32::new(0),
             served: AtomicBool::new(false),
+            known: AtomicBool::new(false),
+            opened: AtomicU64::new(NEVER),
             multiplexed: AtomicBool::new(false),
             idle_since: AtomicU64::new(NEVER),
             head_since: AtomicU64::new(NEVER),
@@ -73,6 +84,7 @@ impl Watch {
             waker: AtomicWaker::new(),
         };
         watch.idle_since.store(watch.now(), Ordering::Relaxed);
+        watch.opened.store(watch.now(), Ordering::Relaxed);
         Arc::new(watch)
     }
 
@@ -90,6 +102,23 @@ impl Watch {
             self.served.store(true, Ordering::Relaxed);
         }
         InFlight(self.clone())
+    }
+
+    /// A request of the connection was authenticated.
+    pub(crate) fn make_known(&self) {
+        if !self.known.load(Ordering::Relaxed) && !self.known.swap(true, Ordering::AcqRel) {
+            self.strangers.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Since when the connection is there.
+    pub(crate) fn age(&self) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(self.opened.load(Ordering::Relaxed)))
+    }
+
+    /// Whether a request of the connection was authenticated.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Acquire)
     }
 
     /// Bytes came.
@@ -162,12 +191,22 @@ impl Watch {
         if !self.served.load(Ordering::Relaxed) {
             return least.min(left(idle_since, self.patience.head));
         }
+        // Who never said who it is does not keep a connection for the next request.
+        if !self.is_known() {
+            least = least.min(left(self.opened.load(Ordering::Relaxed), self.patience.head));
+        }
         let head = self.head_since.load(Ordering::Relaxed);
         // Over HTTP/2 bytes come without a request too.
         if head != NEVER && !self.multiplexed.load(Ordering::Relaxed) {
             least = least.min(left(head, self.patience.head));
         }
         least.min(left(idle_since, self.patience.idle))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.make_known();
     }
 }
 
@@ -198,11 +237,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_wait_has_its_own_bound() {
-        let watch = Watch::new(Clock::system(), PATIENCE);
+        let watch = Watch::new(Clock::system(), PATIENCE, Arc::default());
         // covers: U176
         after(9).await;
         assert_eq!(watch.left(), Duration::from_secs(1), "the first head counts from the connection on");
         let request = watch.request(false);
+        watch.make_known();
         after(100).await;
         assert!(watch.left() > Duration::ZERO, "a request that is being answered runs out by itself");
         watch.writing(true);
@@ -221,8 +261,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_is_not_known_has_the_time_of_one_head_for_all() {
+        let watch = Watch::new(Clock::system(), PATIENCE, Arc::default());
+        for multiplexed in [false, true] {
+            after(3).await;
+            drop(watch.request(multiplexed));
+        }
+        assert_eq!(watch.left(), Duration::from_secs(4), "refused requests give no more time");
+        let request = watch.request(false);
+        after(20).await;
+        assert!(watch.left() > Duration::ZERO, "one that is being answered is not cut");
+        drop(request);
+        assert_eq!(watch.left(), Duration::ZERO);
+        watch.make_known();
+        assert_eq!(watch.left(), Duration::from_secs(10).min(PATIENCE.idle));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn told_to_end_it_waits_for_answers_and_for_nothing_else() {
-        let watch = Watch::new(Clock::system(), PATIENCE);
+        let watch = Watch::new(Clock::system(), PATIENCE, Arc::default());
         let request = watch.request(false);
         watch.end(false);
         assert_eq!(watch.left(), LOOK_AGAIN);

@@ -33,6 +33,8 @@ pub struct ToSign<'a> {
     pub target: &'a str,
     /// The body.
     pub body: &'a [u8],
+    /// `Content-Type`, which must be covered where it is sent.
+    pub kind: Option<&'a str>,
     /// The host, where it is covered.
     pub authority: Option<&'a str>,
     /// How long ago it is said to be signed, in seconds; less than 0: in the future.
@@ -42,13 +44,19 @@ pub struct ToSign<'a> {
 impl<'a> ToSign<'a> {
     /// A request without a body that is signed now.
     pub fn new(method: &'a str, target: &'a str) -> Self {
-        Self { method, target, body: b"", authority: None, age: 0 }
+        Self { method, target, body: b"", kind: None, authority: None, age: 0 }
     }
 
     /// The same with a body.
     #[must_use]
     pub fn body(self, body: &'a [u8]) -> Self {
         Self { body, ..self }
+    }
+
+    /// The same with a `Content-Type`.
+    #[must_use]
+    pub fn kind(self, kind: &'a str) -> Self {
+        Self { kind: Some(kind), ..self }
     }
 }
 
@@ -114,6 +122,9 @@ impl Signer {
             let digest = format!("sha-256=:{digest}:");
             parts.push(("content-digest", digest.clone()));
             headers.push(("content-digest".to_owned(), digest));
+        }
+        if let Some(kind) = request.kind {
+            parts.push(("content-type", kind.to_owned()));
         }
         if let Some(authority) = request.authority {
             parts.push(("@authority", authority.to_owned()));

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::{Needs, Route, topic_settings, topics::PARTITIONS};
 
 /// What every route behind the token can answer.
-const GUARDED: &[E] = &[E::InvalidArgument, E::Unauthenticated, E::Forbidden, E::AdminLocked, E::NotReady];
+const GUARDED: &[E] =
+    &[E::InvalidArgument, E::Unauthenticated, E::Forbidden, E::HeadTooLarge, E::AdminLocked, E::NotReady];
 
 /// What the log and the stores can answer.
 const STORES: &[E] =

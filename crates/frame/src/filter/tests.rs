@@ -89,3 +89,18 @@ fn depth_and_number_are_bounded() {
     assert_eq!(Filter::parse_list(&json!([])), Ok(Vec::new()));
     assert_eq!(Filter::parse_list(&json!({})), Err(FilterError::NotAnArray));
 }
+
+#[test]
+fn what_filters_say_is_bounded_together() {
+    let of = |bytes: usize, number: usize| {
+        let one = json!({"suffix": {"subject": "x".repeat(bytes)}});
+        Filter::parse_list(&Value::Array(vec![one; number])).map(|filters| filters.len())
+    };
+    assert_eq!(of((64 << 10) - 7, 1), Ok(1));
+    assert_eq!(of((64 << 10) - 6, 1), Err(FilterError::TooLarge));
+    assert_eq!(of(1 << 10, 63), Ok(63));
+    assert_eq!(of(1 << 10, 64), Err(FilterError::TooLarge));
+    // One that was stored before there was a bound is read.
+    let old = json!({"exact": {"subject": "x".repeat(1 << 20)}});
+    assert!(Filter::parse(&old).is_ok());
+}

@@ -77,8 +77,10 @@ impl SecurityGate {
         }
         if let Some(cost) = request.cost() {
             let topic = match resource {
-                Resource::Topic(topic) => Some(topic),
-                Resource::Client(..) | Resource::Deliveries(_) | Resource::Named(_) => None,
+                Resource::Topic(topic) if cost.events > 0 => Some(topic),
+                Resource::Topic(_) | Resource::Client(..) | Resource::Deliveries(_) | Resource::Named(_) => {
+                    None
+                }
             };
             inner.charge(caller, topic, cost, &asking)?;
         }

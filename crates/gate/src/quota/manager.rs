@@ -38,7 +38,7 @@ const RETRY_CONNECTION: Duration = Duration::from_secs(1);
 /// What is limited to nothing is asked for again when the limits may be others.
 const RETRY_NEVER: Duration = Duration::from_secs(60);
 
-/// What a publish costs.
+/// What a request takes from the rates of its tenant: the events and the bytes that it stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Events.

@@ -11,7 +11,7 @@ pub struct SignedHead<'a> {
     pub query: Option<&'a str>,
     /// The values of a header by its name in small letters, in their order. `host` is taken for `@authority`.
     pub header: &'a dyn Fn(&str) -> Vec<&'a [u8]>,
-    /// The names of the headers that make up what the request says beside its body, in small letters, such as the
-    /// attributes of an event in binary mode. A signature must cover each of them.
+    /// The names of the headers that decide what the request means, in small letters: the attributes of an event in
+    /// binary mode, and `content-type`. A signature must cover each of them.
     pub speaking: &'a [&'a str],
 }

@@ -27,7 +27,7 @@ use self::{
 };
 pub use self::{
     fetch::{FetchFailed, Fetching, KeyFetcher},
-    settings::JwtSettings,
+    settings::{JwtSettings, check_key_set_url},
 };
 use super::fingerprint::Fingerprint;
 use crate::{

@@ -1,13 +1,11 @@
 //! What every request of the traffic port shares: the intake, budgets, settings, readiness.
 
-use std::{
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use mesh_base::{Lease, Stop};
-use mesh_server::{ApiError, BodyLimits, BodyReader, ErrorCode, Readiness};
+use mesh_base::Stop;
+use mesh_frame::TenantId;
+use mesh_server::{AnswerBudget, AnswerShare, BodyLimits, BodyReader, Readiness};
 
 use super::openapi::openapi;
 use crate::Intake;
@@ -54,7 +52,7 @@ pub struct HttpEdge(Arc<Inner>);
 struct Inner {
     intake: Intake,
     bodies: BodyReader,
-    answers_in_flight: Arc<AtomicU64>,
+    answers: AnswerBudget,
     settings: HttpEdgeSettings,
     readiness: Readiness,
     stop: Stop,
@@ -64,7 +62,8 @@ impl HttpEdge {
     /// The edge before an intake. `stop` ends waiting polls and streams; until `readiness` is open every route is `not_ready`.
     pub fn new(intake: Intake, settings: HttpEdgeSettings, readiness: Readiness, stop: Stop) -> Self {
         let bodies = BodyReader::new(settings.body);
-        Self(Arc::new(Inner { intake, bodies, answers_in_flight: Arc::default(), settings, readiness, stop }))
+        let answers = AnswerBudget::new(settings.answers_in_flight_bytes);
+        Self(Arc::new(Inner { intake, bodies, answers, settings, readiness, stop }))
     }
 
     pub(super) fn intake(&self) -> &Intake {
@@ -104,11 +103,8 @@ impl HttpEdge {
         self.0.settings.stream_keep_alive
     }
 
-    /// A share of the budget for poll answers. An answer that is larger than all of it takes all of it: such an event
-    /// is delivered too, when nothing else is being sent.
-    pub(super) fn lease_answer(&self, bytes: usize) -> Result<Lease, ApiError> {
-        let budget = self.0.settings.answers_in_flight_bytes;
-        Lease::take(&self.0.answers_in_flight, (bytes as u64).min(budget), budget)
-            .ok_or_else(|| ApiError::new(ErrorCode::Overloaded, "too many answers are being sent; try again"))
+    /// What the answers to a tenant may take of the memory for all.
+    pub(super) fn answers_of(&self, tenant: &TenantId) -> AnswerShare {
+        self.0.answers.of(tenant)
     }
 }

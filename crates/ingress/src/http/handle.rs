@@ -70,6 +70,7 @@ async fn run(
     let Some(action) = operation.action() else { return Ok(document(edge)) };
     let intake = edge.intake();
     let caller = authenticate(edge, parts, peer, operation, action)?;
+    peer.make_known();
     intake
         .count_connection(peer.tenants(), &caller, action)
         .map_err(|denied| ApiError { closes: true, ..of_denied(denied) })?;

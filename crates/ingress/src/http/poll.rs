@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode, request::Parts};
 use mesh_delivery::Answer;
 use mesh_frame::{ClientId, Epoch};
 use mesh_gate::Verified;
-use mesh_server::{ApiError, Query, json, json_body};
+use mesh_server::{ApiError, ErrorCode, Query, json, json_body};
 
 use super::{
     delivery_json::{self, DeliveryWriter},
@@ -41,7 +41,10 @@ pub(super) async fn poll(edge: &HttpEdge, verified: &Verified, parts: &Parts) ->
         json(StatusCode::OK, &b"[]"[..])
     } else {
         let bytes = size_of(&answer);
-        let lease = edge.lease_answer(bytes)?;
+        let lease = edge.answers_of(verified.caller().tenant()).take(bytes);
+        let lease = lease.ok_or_else(|| {
+            ApiError::new(ErrorCode::Overloaded, "too many answers to your tenant are being sent; try again")
+        })?;
         let text = written(&answer, edge.intake().epoch(), bytes);
         json_body(StatusCode::OK, Body::new(PollBody::new(answer, text, lease)))
     };

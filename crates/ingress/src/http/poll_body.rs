@@ -11,9 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use mesh_base::Lease;
 use mesh_delivery::Answer;
-use mesh_server::charged;
+use mesh_server::{AnswerLease, charged};
 
 /// The body.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub(super) struct PollBody {
 }
 
 impl PollBody {
-    pub(super) fn new(answer: Answer, text: Vec<u8>, lease: Lease) -> Self {
+    pub(super) fn new(answer: Answer, text: Vec<u8>, lease: AnswerLease) -> Self {
         Self { answer, text: charged(text, lease) }
     }
 }

@@ -23,7 +23,7 @@ pub(super) async fn publish(
 ) -> Result<Response, ApiError> {
     let topic = topic_of(parts)?;
     let event = event_of(&parts.headers, &body, edge.intake().limits())?;
-    let request = PublishEvent { topic, event, bytes: body.bytes.len() as u64 };
+    let request = PublishEvent { topic, event };
     drop(body);
     let admitted = edge.intake().admit(verified, request).map_err(of_denied)?;
     let stored = edge.intake().publish(admitted).await?;
@@ -50,7 +50,7 @@ pub(super) async fn publish_batch(
 ) -> Result<Response, ApiError> {
     let topic = topic_of(parts)?;
     let events = events_of(&parts.headers, &body, edge.intake().limits())?;
-    let request = PublishBatch { topic, events, bytes: body.bytes.len() as u64 };
+    let request = PublishBatch { topic, events };
     drop(body);
     let admitted = edge.intake().admit(verified, request).map_err(of_denied)?;
     let stored = edge.intake().publish_batch(admitted).await?;

@@ -28,7 +28,8 @@ pub(super) async fn stream(
     let open = OpenStream { client: edge.intake().client(verified.caller(), client)? };
     let admitted = edge.intake().admit(verified, open).map_err(of_denied)?;
     let stream = edge.intake().stream(admitted).await?;
-    let mut response = Response::new(Body::new(StreamBody::new(edge.clone(), stream)));
+    let answers = edge.answers_of(verified.caller().tenant());
+    let mut response = Response::new(Body::new(StreamBody::new(edge.clone(), answers, stream)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use mesh_delivery::{ClientStream, Delivery, Waiting};
 use mesh_frame::{Epoch, single_line};
-use mesh_server::charged;
+use mesh_server::{AnswerShare, charged};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{
@@ -32,6 +32,7 @@ const BUDGET_PAUSE: Duration = Duration::from_millis(100);
 /// The body.
 pub(super) struct StreamBody {
     edge: HttpEdge,
+    answers: AnswerShare,
     /// `None`: it ended.
     stream: Option<ClientStream>,
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -40,13 +41,15 @@ pub(super) struct StreamBody {
 }
 
 impl StreamBody {
-    pub(super) fn new(edge: HttpEdge, stream: ClientStream) -> Self {
+    /// The body of a stream, whose writes count for what `answers` is the share of.
+    pub(super) fn new(edge: HttpEdge, answers: AnswerShare, stream: ClientStream) -> Self {
         let stop = edge.stop().clone();
         Self {
             stream: Some(stream),
             stop: Box::pin(async move { stop.wait().await }),
             silence: Box::pin(sleep(edge.stream_keep_alive())),
             over_budget: None,
+            answers,
             edge,
         }
     }
@@ -68,7 +71,7 @@ impl StreamBody {
                 Poll::Ready(Waiting::Comment(word)) => return Poll::Ready(Some(comment(word))),
                 Poll::Ready(Waiting::Items { first, all }) => {
                     let bytes = all.min(FRAME_BYTES).max(first);
-                    let Ok(lease) = self.edge.lease_answer(bytes) else {
+                    let Some(lease) = self.answers.take(bytes) else {
                         let mut pause = Box::pin(sleep(BUDGET_PAUSE));
                         if pause.as_mut().poll(cx).is_pending() {
                             self.over_budget = Some(pause);

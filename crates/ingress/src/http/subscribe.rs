@@ -15,7 +15,8 @@ pub(super) async fn subscribe(
     verified: &Verified,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let request = subscribe_request::parse(&JsonObject::parse(body, subscribe_request::MEMBERS)?)?;
+    let object = JsonObject::parse(body, subscribe_request::MEMBERS)?;
+    let request = subscribe_request::parse(&object, body.len() as u64)?;
     let admitted = edge.intake().admit(verified, request).map_err(of_denied)?;
     let subscribed = edge.intake().subscribe(admitted).await?;
     Ok(json(StatusCode::OK, written(&subscribed, edge.instance_url())))

@@ -26,8 +26,8 @@ pub(super) const MEMBERS: &[&str] = &[
     MAX_IN_FLIGHT.name,
 ];
 
-/// Reads the request.
-pub(super) fn parse(request: &JsonObject<'_>) -> Result<Subscribe, ApiError> {
+/// Reads the request, which came as so many bytes.
+pub(super) fn parse(request: &JsonObject<'_>, bytes: u64) -> Result<Subscribe, ApiError> {
     let client = request.required_name("clientId", ClientId::new)?;
     let topic = request.required_name("topic", TopicName::client)?;
     let group = request.name("group", GroupName::new)?;
@@ -40,6 +40,7 @@ pub(super) fn parse(request: &JsonObject<'_>) -> Result<Subscribe, ApiError> {
         asked: asked(request)?,
         max_in_flight: max_in_flight.map(|most| u32::try_from(most).expect("the range fits")),
         start: start(request)?,
+        bytes,
     })
 }
 
@@ -106,7 +107,7 @@ mod tests {
 
     fn read(more: &str) -> Result<Subscribe, ApiError> {
         let body = format!(r#"{{"clientId":"c","topic":"t","mode":"LOAD_BALANCE"{more}}}"#);
-        parse(&JsonObject::parse(body.as_bytes(), MEMBERS)?)
+        parse(&JsonObject::parse(body.as_bytes(), MEMBERS)?, body.len() as u64)
     }
 
     #[test]
@@ -188,7 +189,7 @@ mod tests {
         for mode in ["\"LOAD_BALANCE_STICKY\"", "\"broadcast\"", "\"\"", "3", "null"] {
             let body = format!(r#"{{"clientId":"c","topic":"t","mode":{mode}}}"#);
             let request = JsonObject::parse(body.as_bytes(), MEMBERS).expect("an object");
-            let error = parse(&request).expect_err(mode);
+            let error = parse(&request, 0).expect_err(mode);
             assert!(error.message.contains("LOAD_BALANCE, BROADCAST, MULTICAST"), "{mode}: {error:?}");
         }
     }

@@ -21,8 +21,11 @@ pub struct PublishEvent {
     pub topic: TopicName,
     /// The event.
     pub event: Event,
-    /// How many bytes it came as, which count for the tenant's rate.
-    pub bytes: u64,
+}
+
+/// What an event counts for the rates of its tenant: its data and attributes as they are stored, whatever it came as.
+fn stored_bytes(event: &Event) -> u64 {
+    event.frame().as_bytes().len() as u64
 }
 
 impl Asks for PublishEvent {
@@ -35,7 +38,7 @@ impl Asks for PublishEvent {
     }
 
     fn cost(&self) -> Option<Cost> {
-        Some(Cost { events: 1, bytes: self.bytes })
+        Some(Cost { events: 1, bytes: stored_bytes(&self.event) })
     }
 }
 
@@ -52,8 +55,6 @@ pub struct PublishBatch {
     pub topic: TopicName,
     /// The events.
     pub events: Vec<Event>,
-    /// How many bytes they came as, which count for the tenant's rate.
-    pub bytes: u64,
 }
 
 impl Asks for PublishBatch {
@@ -66,7 +67,7 @@ impl Asks for PublishBatch {
     }
 
     fn cost(&self) -> Option<Cost> {
-        Some(Cost { events: self.events.len() as u64, bytes: self.bytes })
+        Some(Cost { events: self.events.len() as u64, bytes: self.events.iter().map(stored_bytes).sum() })
     }
 }
 
@@ -128,7 +129,7 @@ impl Intake {
     /// # Errors
     /// See [`PublishError`].
     pub async fn publish(&self, admitted: Admitted<PublishEvent>) -> Result<Stored, PublishError> {
-        let (PublishEvent { topic, event, .. }, caller) = admitted.into_parts();
+        let (PublishEvent { topic, event }, caller) = admitted.into_parts();
         let stored = self.store_one(&topic, event, caller.tenant()).await;
         let Place { partition, offset, duplicate } = stored.inspect_err(|_| self.failed(1))?;
         self.signals.published.inc_by(u64::from(!duplicate));
@@ -141,7 +142,7 @@ impl Intake {
     /// # Errors
     /// See [`PublishError`].
     pub async fn publish_batch(&self, admitted: Admitted<PublishBatch>) -> Result<StoredBatch, PublishError> {
-        let (PublishBatch { topic, events, .. }, caller) = admitted.into_parts();
+        let (PublishBatch { topic, events }, caller) = admitted.into_parts();
         let count = events.len();
         if count == 0 {
             return Ok(StoredBatch { count, duplicates: 0 });

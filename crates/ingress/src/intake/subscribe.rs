@@ -30,6 +30,8 @@ pub struct Subscribe {
     pub max_in_flight: Option<u32>,
     /// Where the group starts when it is made.
     pub start: StartAt,
+    /// How many bytes it came as: about those of its record, which count for the tenant's rate.
+    pub bytes: u64,
 }
 
 impl Asks for Subscribe {
@@ -42,7 +44,7 @@ impl Asks for Subscribe {
     }
 
     fn cost(&self) -> Option<Cost> {
-        None
+        Some(Cost { events: 0, bytes: self.bytes })
     }
 }
 
@@ -109,7 +111,7 @@ impl Intake {
     pub async fn subscribe(&self, admitted: Admitted<Subscribe>) -> Result<Subscribed, MembershipError> {
         let most_of_tenant = admitted.limits().subscriptions;
         let (asked, caller) = admitted.into_parts();
-        let Subscribe { client, topic, mode, group, asked, max_in_flight, start } = asked;
+        let Subscribe { client, topic, mode, group, asked, max_in_flight, start, bytes: _ } = asked;
         let subscribe = mesh_delivery::Subscribe {
             tenant: caller.tenant().clone(),
             client,

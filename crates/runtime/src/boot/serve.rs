@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use mesh_base::Tasks;
+use mesh_base::{Clock, Tasks};
 
 use super::{build::Built, told::Told};
 use crate::config::Settings;
@@ -82,6 +82,10 @@ pub(super) async fn serve(built: Built, settings: &Settings, told: Told) -> anyh
             if fetched.is_err() {
                 tracing::error!("ready without the keys of the issuer: its tokens are refused until they come");
             }
+            if settings.gate.signature.is_some() {
+                // What is signed in the second of the start is refused.
+                tokio::time::sleep(to_next_second(clock)).await;
+            }
             built.readiness.open();
             tracing::info!("ready");
             stopping.wait().await;
@@ -114,4 +118,9 @@ pub(super) async fn serve(built: Built, settings: &Settings, told: Told) -> anyh
     }
     drop(built.data_dir);
     Ok(ExitCode::SUCCESS)
+}
+
+/// How long the present second still lasts, by the clock that signatures are dated by.
+fn to_next_second(clock: Clock) -> Duration {
+    Duration::from_millis(1_000 - clock.now().0 % 1_000)
 }

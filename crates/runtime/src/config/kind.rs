@@ -9,7 +9,7 @@ mod number;
 mod text;
 
 pub use choice::{Choice, Switch, Word};
-pub use net::{Addresses, AdvertisedAddress, Host, Port, is_host_name};
+pub use net::{Addresses, AdvertisedAddress, Host, KeySetUrl, Port, is_host_name};
 pub use number::{Bytes, Count, Span};
 pub use text::{File, Folder, Name, Names, OwnFile, Text, Token, is_origin, no_blank};
 

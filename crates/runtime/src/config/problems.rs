@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use mesh_base::without_url_secrets;
+
 use super::{
     declared::Declared,
     origin::{Origin, Pair},
@@ -74,12 +76,12 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.key)?;
         if let Some(value) = &self.value {
-            write!(f, " = {}", printable(value))?;
+            write!(f, " = {}", printable(&without_url_secrets(value)))?;
         }
         if let Some(origin) = &self.origin {
             write!(f, " (from {origin})")?;
         }
-        write!(f, ": {}", self.wrong)?;
+        write!(f, ": {}", without_url_secrets(&self.wrong))?;
         if let Some(accepted) = &self.accepted {
             write!(f, "\n      accepted: {accepted}")?;
         }

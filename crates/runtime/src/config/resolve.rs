@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use mesh_base::nearest;
+use mesh_base::{nearest, without_url_secrets};
 
 use super::{
     declared::{Declared, Fallback},
@@ -40,7 +40,7 @@ impl Resolved {
                 };
                 let (value, origin) = match self.given.get(about.name).filter(|pair| !pair.value.is_empty()) {
                     Some(pair) if about.secret => (Some(MASK.to_owned()), pair.origin.clone()),
-                    Some(pair) => (Some(pair.value.clone()), pair.origin.clone()),
+                    Some(pair) => (Some(without_url_secrets(&pair.value).into_owned()), pair.origin.clone()),
                     None => (about.fallback.value(mode).map(str::to_owned), Origin::Default),
                 };
                 Effective { key: about.name, value, origin, without }

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// What stands where a secret would.
-pub(crate) const MASK: &str = "********";
+pub(crate) use mesh_base::MASK;
 
 /// A secret: `Debug` shows a mask, there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]

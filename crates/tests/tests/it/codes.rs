@@ -128,6 +128,10 @@ async fn bad_requests(client: &Client) -> Result<Vec<Seen>> {
     let mut large = event(1);
     large["data"] = sized("1", 100 << 10);
     take("publish", "too_large", publish("t", &large).await?);
+    let names: Vec<String> = (0..130).map(|number| format!("ce-a{number}")).collect();
+    let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "v")).collect();
+    let headed = client.call("POST", "/events/publish?topic=t", &headers, "", SOON).await?;
+    take("publish", "head_too_large", headed);
     let headers = [("content-type", EVENT), ("content-encoding", "gzip")];
     let packed = client.call("POST", "/events/publish?topic=t", &headers, "x", SOON).await?;
     take("publish", "unsupported_media_type", packed);

@@ -336,7 +336,7 @@ async fn no_credential_ticket_or_signature_is_written_anywhere_at_any_level() ->
     let body = event(2).to_string();
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let secure = SecureClient::new(&authority, None, speaks)?;
-        let request = ToSign::new("POST", PUBLISH).body(body.as_bytes());
+        let request = ToSign::new("POST", PUBLISH).body(body.as_bytes()).kind(EVENT.1);
         let strangers = Signer::hmac("alice-a")?;
         for (signer, expected) in [(&signer, 202), (&strangers, 401)] {
             let signature = signer.sign(&request);

@@ -32,7 +32,7 @@ fn headers<'a>(kind: &'a str, signature: &'a [(String, String)]) -> Vec<(&'a str
 
 /// Sends a request as it is signed.
 async fn send(client: &Client, signer: &Signer, request: ToSign<'_>, kind: &str) -> Result<Reply> {
-    let signature = signer.sign(&request);
+    let signature = signer.sign(&request.kind(kind));
     let headers = headers(kind, &signature);
     client.call(request.method, request.target, &headers, request.body.to_vec(), SOON).await
 }
@@ -72,6 +72,7 @@ async fn a_signed_request_is_accepted_once_and_only_as_it_was_signed() -> Result
     );
 
     for signer in [&orders, &stock] {
+        let publish = publish.kind(EVENT);
         let signature = signer.sign(&publish);
         let other = event(2).to_string();
         let moved = headers(EVENT, &signature);
@@ -93,6 +94,7 @@ async fn a_signed_request_is_accepted_once_and_only_as_it_was_signed() -> Result
             ("another body", call(PUBLISH, &moved, &other).await?),
             ("one more blank", call(PUBLISH, &moved, &format!("{body} ")).await?),
             ("another body with its digest", call(PUBLISH, &forged, &other).await?),
+            ("another type", call(PUBLISH, &headers(JSON, &signature), &body).await?),
             ("another query", call("/events/publish?topic=stock", &moved, &body).await?),
             ("a longer query", call(&format!("{PUBLISH}&x=1"), &moved, &body).await?),
             ("another path", call("/events/publish-batch?topic=orders", &moved, &body).await?),
@@ -114,6 +116,28 @@ async fn a_signed_request_is_accepted_once_and_only_as_it_was_signed() -> Result
     let polled = send(&client, &stock, poll, JSON).await?.expect(200)?.json()?;
     ensure!(polled.as_array().is_some_and(|all| !all.is_empty()), "{polled}");
     ensure!(!polled.to_string().contains("\"n\":\"2\""), "what was tampered with was stored: {polled}");
+    Ok(())
+}
+
+/// Signed and sent in the second in which the server is killed and started again.
+#[tokio::test]
+async fn a_signed_request_is_not_accepted_again_after_a_restart_however_quick() -> Result<()> {
+    let (orders, stock) = (Signer::hmac("orders-a")?, Signer::ed25519("stock-a")?);
+    let mut server = signed(&orders, &stock)?;
+    let body = event(1).to_string();
+    let publish = ToSign::new("POST", PUBLISH).body(body.as_bytes()).kind(EVENT);
+    let mut client = server.start().await?;
+    for _ in 0..4 {
+        let signature = orders.sign(&publish);
+        let headers = headers(EVENT, &signature);
+        client.call("POST", PUBLISH, &headers, body.clone(), SOON).await?.expect(202)?;
+        server.kill9();
+        client = server.start().await?;
+        let again = client.call("POST", PUBLISH, &headers, body.clone(), SOON).await?;
+        again.expect_error(401, "unauthenticated")?;
+        // What is signed now is good at once: the instance is ready when the second of its start is over.
+        send(&client, &stock, publish, EVENT).await?.expect(202)?;
+    }
     Ok(())
 }
 
@@ -185,7 +209,8 @@ async fn token_and_signature_must_be_of_the_same_principal_and_http2_has_its_aut
     server.start().await?;
     let host = format!("localhost:{}", server.traffic_port());
     let body = event(1).to_string();
-    let request = ToSign { authority: Some(&host), ..ToSign::new("POST", PUBLISH).body(body.as_bytes()) };
+    let request =
+        ToSign { authority: Some(&host), ..ToSign::new("POST", PUBLISH).body(body.as_bytes()).kind(EVENT) };
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let secure = SecureClient::new(&authority, None, speaks)?;
         let mut connection = secure.connect(server.traffic_port()).await?;

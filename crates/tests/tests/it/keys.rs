@@ -417,9 +417,9 @@ async fn signatures_are_good_for_the_window_and_nonces_have_their_room() -> Resu
         Ok(server)
     };
     let send = async |server: &Server, age: i64| -> Result<Reply> {
-        let request = ToSign { age, ..ToSign::new("POST", &target).body(body.as_bytes()) };
-        let signature = signer.sign(&request);
         let kind = ("content-type", "application/cloudevents+json");
+        let request = ToSign { age, ..ToSign::new("POST", &target).body(body.as_bytes()).kind(kind.1) };
+        let signature = signer.sign(&request);
         let headers: Vec<(&str, &str)> =
             signature.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain([kind]).collect();
         server.client().call("POST", &target, &headers, body.clone(), SOON).await

@@ -26,6 +26,7 @@ mod gate_rights;
 mod gate_signatures;
 mod gate_tls;
 mod gate_tokens;
+mod hostile;
 mod http_rules;
 mod hung_up;
 mod keys;

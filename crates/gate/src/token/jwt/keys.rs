@@ -168,7 +168,7 @@ impl Keys {
     /// unknown key. Ends at once where nothing is fetched, and otherwise never: dropping it ends it.
     pub(super) async fn keep_fresh(&self, clock: Clock) {
         let Some(fetched) = &self.fetched else { return };
-        let url = &fetched.url;
+        let url = &*mesh_base::without_url_secrets(&fetched.url);
         let mut first_tries = 0;
         loop {
             let wait = match self.refresh(clock.now()).await {

@@ -169,12 +169,7 @@ impl JwtSettings {
     fn fetched(&self, fetcher: Option<Arc<dyn KeyFetcher>>) -> Result<Option<FetchPlan>, LoadError> {
         let Some(url) = &self.key_set_url else { return Ok(None) };
         let key = ".jwks.url";
-        if !is_safe(url) {
-            return Err(unusable(
-                key,
-                "it must begin with https://, or with http:// and this machine".into(),
-            ));
-        }
+        check_key_set_url(url).map_err(|problem| unusable(key, format!("it {problem}")))?;
         if self.refresh_interval.is_zero() {
             return Err(unusable(".jwks.refresh", "it must be longer than nothing".into()));
         }
@@ -195,19 +190,30 @@ impl JwtSettings {
     }
 }
 
-/// Whether nobody between can put keys of his own into what is fetched from there.
-fn is_safe(url: &str) -> bool {
-    if url.bytes().any(|byte| byte <= b' ' || byte >= 0x7f) || url.contains("${") || url.contains('@') {
-        return false;
+/// Whether a key set may be fetched from there: nobody on the way can put keys of their own into it.
+///
+/// # Errors
+/// Half a sentence that says what is wrong, without the URL.
+pub fn check_key_set_url(url: &str) -> Result<(), &'static str> {
+    const SCHEME: &str = "must begin with https://, or with http:// and this machine";
+    if url.bytes().any(|byte| byte <= b' ' || byte >= 0x7f) || url.contains("${") {
+        return Err("has a character that no URL has");
     }
-    if let Some(rest) = url.strip_prefix("https://") {
-        return !rest.is_empty() && !rest.starts_with(['/', '?', '#']);
+    if url.contains('@') {
+        return Err("must have no user part: it would not be sent");
     }
-    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let is_https = url.strip_prefix("https://");
+    let Some(rest) = is_https.or_else(|| url.strip_prefix("http://")) else { return Err(SCHEME) };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    ["localhost", "127.0.0.1", "[::1]"]
-        .iter()
-        .any(|local| host.strip_prefix(local).is_some_and(|port| port.is_empty() || port.starts_with(':')))
+    let is_of = |local| host.strip_prefix(local).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+    let is_local = ["localhost", "127.0.0.1", "[::1]"].into_iter().any(is_of);
+    if host.is_empty() {
+        Err("has no host")
+    } else if is_https.is_some() || is_local {
+        Ok(())
+    } else {
+        Err(SCHEME)
+    }
 }
 
 fn unusable(key: &str, problem: String) -> LoadError {

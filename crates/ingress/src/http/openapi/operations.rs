@@ -15,6 +15,7 @@ const ALWAYS: &[E] = &[
     E::Unauthenticated,
     E::Forbidden,
     E::Timeout,
+    E::HeadTooLarge,
     E::TooLarge,
     E::UnsupportedMediaType,
     E::RateLimited,

@@ -67,6 +67,22 @@ impl Kind for AdvertisedAddress {
     }
 }
 
+/// Where a key set is fetched from, checked as the gate checks it.
+#[derive(Debug)]
+pub struct KeySetUrl;
+
+impl Kind for KeySetUrl {
+    type Value = String;
+
+    fn read(&self, text: &str) -> Result<String, String> {
+        mesh_gate::check_key_set_url(text).map(|()| text.to_owned()).map_err(str::to_owned)
+    }
+
+    fn accepted(&self) -> String {
+        "an https:// URL, or an http:// one of this machine; without a user part".to_owned()
+    }
+}
+
 /// One or more addresses, with commas between them.
 #[derive(Debug)]
 pub struct Addresses;

@@ -5,7 +5,7 @@ use mesh_frame::TenantId;
 use crate::config::{
     declared::{Fallback, Group, keys},
     keys::security::ANY,
-    kind::{File, Name, Names, Span, Text, no_blank},
+    kind::{File, KeySetUrl, Name, Names, Span, Text, no_blank},
 };
 
 /// This group.
@@ -21,9 +21,9 @@ keys! {
     "eventmesh.security.gate.token.jwt.jwks.file", Fallback::Unset("no key set from a file"),
     "The issuer's key set (JWKS).", never_blank;
 
-    KEY_SET_URL: Text = Text { accepted: "an https:// URL, or an http:// one of this machine" },
+    KEY_SET_URL: KeySetUrl = KeySetUrl,
     "eventmesh.security.gate.token.jwt.jwks.url", Fallback::Unset("no key set is fetched"),
-    "Where the issuer publishes its key set.", never_blank;
+    "Where the issuer publishes its key set. Its query is masked wherever it is shown.", never_blank;
 
     REFRESH: Span = Span { min_ms: 10_000, max_ms: 24 * 60 * MINUTE_MS, zero_means: None },
     "eventmesh.security.gate.token.jwt.jwks.refresh", Fallback::Value("5m"),
