@@ -21,6 +21,7 @@ use crate::{
     group::{Core, activity::Activity, member_of, receiver::Receiver},
     handout::{
         delivery_id::DeliveryIds,
+        filter_turns::FilterTurns,
         hand_outs::{HandOuts, PollError},
         poll::Answer,
         stream::ClientStream,
@@ -108,7 +109,8 @@ impl ReliableDispatcher {
             limits: on.limits,
             signals: on.signals,
         });
-        let hand_outs = Arc::new(HandOuts { core: core.clone(), ids: ids.clone() });
+        let hand_outs =
+            Arc::new(HandOuts { core: core.clone(), ids: ids.clone(), turns: FilterTurns::new() });
         let streams = Arc::new(Streams::new(hand_outs.clone(), on.stream_tasks));
         let dead_lettered = Arc::new(DeadLettered::default());
         let settler = Settler { core: core.clone(), ids, dead_lettered: dead_lettered.clone() };

@@ -84,7 +84,11 @@ pub enum FilterError {
 
 /// One filter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Filter(Node);
+pub struct Filter {
+    node: Node,
+    /// Of how many filters and comparisons it is made.
+    cost: usize,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Node {
@@ -119,7 +123,7 @@ impl Filter {
     /// [`FilterError`] names the first rule that is broken.
     pub fn parse(json: &Value) -> Result<Self, FilterError> {
         // What was stored is read whatever its size: the bound was not always there.
-        Parser { nodes: 0, bytes: 0, most_bytes: usize::MAX }.filter(json, 1).map(Self)
+        Parser { nodes: 0, bytes: 0, most_bytes: usize::MAX }.whole(json)
     }
 
     /// The filters of an array, which may be empty; the bounds on their number and their size are for all together.
@@ -130,17 +134,22 @@ impl Filter {
     pub fn parse_list(json: &Value) -> Result<Vec<Self>, FilterError> {
         let filters = json.as_array().ok_or(FilterError::NotAnArray)?;
         let mut parser = Parser { nodes: 0, bytes: 0, most_bytes: MOST_BYTES };
-        filters.iter().map(|filter| parser.filter(filter, 1).map(Self)).collect()
+        filters.iter().map(|filter| parser.whole(filter)).collect()
     }
 
     /// Whether the event passes. Of several filters of a group, all must match.
     pub fn matches(&self, event: &Event) -> bool {
-        self.0.matches(event)
+        self.node.matches(event)
+    }
+
+    /// How many filters and comparisons it holds an event against, at most.
+    pub fn cost(&self) -> usize {
+        self.cost
     }
 
     /// The JSON that [`Filter::parse`] reads as this filter.
     pub fn to_json(&self) -> Value {
-        self.0.to_json()
+        self.node.to_json()
     }
 }
 
@@ -198,6 +207,13 @@ impl Parser {
     fn count(&mut self) -> Result<(), FilterError> {
         self.nodes += 1;
         if self.nodes > MOST_NODES { Err(FilterError::TooMany) } else { Ok(()) }
+    }
+
+    /// A filter that is in no other.
+    fn whole(&mut self, json: &Value) -> Result<Filter, FilterError> {
+        let before = self.nodes;
+        let node = self.filter(json, 1)?;
+        Ok(Filter { node, cost: self.nodes - before })
     }
 
     fn filter(&mut self, json: &Value, depth: usize) -> Result<Node, FilterError> {

@@ -115,6 +115,11 @@ impl Settings {
         }
     }
 
+    /// How many comparisons an event can take to be held against the filters.
+    pub(crate) fn filter_cost(&self) -> usize {
+        self.filters.iter().map(Filter::cost).sum()
+    }
+
     /// These settings with what was asked in place of its own.
     #[must_use]
     pub fn with(&self, asked: &AskedSettings) -> Self {

@@ -158,7 +158,10 @@ impl HandOuts {
             return Ok(Served::Nothing);
         }
         self.core.ensure_lanes(group).await?;
-        let took = match self.look_for_streams(group) {
+        let turn = self.filter_turn(group).await;
+        let look = self.look_for_streams(group);
+        drop(turn);
+        let took = match look {
             Look::Stale => return Ok(Served::Something),
             Look::Nothing => return Ok(Served::Nothing),
             Look::Held => return Ok(Served::Held),

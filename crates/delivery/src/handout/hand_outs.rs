@@ -7,7 +7,10 @@ use mesh_frame::{ClientId, Offset, PartitionId};
 use mesh_state::positions::PositionBatch;
 use mesh_storage::LogRecord;
 
-use super::delivery_id::{DeliveryIds, DeliveryRef};
+use super::{
+    delivery_id::{DeliveryIds, DeliveryRef},
+    filter_turns::{FilterTurns, Turn},
+};
 use crate::{
     group::{Committing, Core, Group, receiver::Receiver},
     lane::{Dropped, Gap, HandOut, Taken},
@@ -60,6 +63,15 @@ pub(super) type TakenByLane = Vec<(PartitionId, Taken)>;
 pub(crate) struct HandOuts {
     pub(crate) core: Arc<Core>,
     pub(crate) ids: DeliveryIds,
+    pub(crate) turns: FilterTurns,
+}
+
+impl HandOuts {
+    /// The turn that a look at a group needs, where its filters cost much.
+    pub(super) async fn filter_turn(&self, group: &Group) -> Option<Turn> {
+        let cost = group.state.lock().settings.filter_cost();
+        self.turns.turn(&group.id.tenant, cost).await
+    }
 }
 
 /// A take whose commit is under way. Dropped before that ended, its hand-outs go back.

@@ -237,7 +237,10 @@ impl HandOuts {
                 return Ok(Round::default());
             }
             self.core.ensure_lanes(group).await?;
-            match self.look(group, taker, most, bytes, holds) {
+            let turn = self.filter_turn(group).await;
+            let look = self.look(group, taker, most, bytes, holds);
+            drop(turn);
+            match look {
                 Look::NotAMember => return Ok(Round::default()),
                 Look::Stale => {}
                 Look::Took { epoch, taken, commit, cold, more, alone, left_alone, held } => {

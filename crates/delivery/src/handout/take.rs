@@ -88,7 +88,7 @@ pub(crate) fn take(core: &Core, looking: &mut Looking<'_>, demand: Demand) -> To
     let present = Present { limits, full, waiters, waiting: OnceCell::new(), streams };
     let judge = Judge {
         verdict: &|record| verdict((&group.id, group.number), settings, record, now),
-        cost: 1 + settings.filters.len(),
+        cost: 1 + settings.filter_cost(),
         has_demand: &|other| present.has_demand(other),
     };
     let mut took = Took::default();

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// What one look at a group may cost, so that its lock is held shortly: an event costs one, and one more for each
-/// filter that it is held against.
+/// comparison that its filters can make.
 pub(crate) const LOOK: usize = 2_048;
 /// What a delivery takes in an answer beside its event, about.
 const ENVELOPE_BYTES: usize = 512;

@@ -9,7 +9,7 @@ use mesh_storage::{Cached, LogRecord, Partition};
 
 use crate::{
     group::{Core, Group, PartitionLane, member_of, settings::Settings, verdict},
-    lane::{Gap, Verdict},
+    lane::{Gap, LOOK, Verdict},
     operations::Groups,
 };
 
@@ -91,7 +91,7 @@ impl Groups {
         let mut views = Vec::with_capacity(groups.len());
         for group in groups {
             let mut view = view_of(&group);
-            let mut looks = LOOKS;
+            let mut looks = LOOKS.min(COMPARISONS / view.settings.filter_cost().max(1));
             for lane in &mut view.partitions {
                 lane.lag_matching = matching(core, &group, &view.settings, lane, &mut looks).await;
             }
@@ -148,6 +148,8 @@ fn view_of(group: &Group) -> GroupView {
 
 /// How many records of a group are held against its filters for one view of it.
 const LOOKS: usize = 10_000;
+/// And how many comparisons that may take.
+const COMPARISONS: usize = 10 * LOOKS;
 
 /// How many of a lane's events that are not done its group would be given. Only what is in memory is looked at, and no more
 /// than `looks` records.
@@ -162,6 +164,8 @@ async fn matching(
         return Some(lane.lag);
     }
     let partition = group.topic.partition(lane.partition)?;
+    // A step holds nobody up.
+    let step = (LOOK / (1 + settings.filter_cost())).clamp(1, 256);
     let (mut from, mut matching) = (lane.scanned, lane.outstanding as u64);
     let mut found = Vec::new();
     while from < lane.end {
@@ -169,7 +173,7 @@ async fn matching(
             return None;
         }
         found.clear();
-        match partition.cached(from, (*looks).min(256), &mut found) {
+        match partition.cached(from, (*looks).min(step), &mut found) {
             Cached::Cold => return None,
             Cached::GoneTo(start) => from = start,
             Cached::UpTo(to) => {
@@ -181,7 +185,6 @@ async fn matching(
                 let below_the_end = found.iter().filter(|record| record.offset() < lane.end);
                 matching += below_the_end.filter(|record| is_wanted(record)).count() as u64;
                 from = to;
-                // It holds nobody up.
                 tokio::task::yield_now().await;
             }
         }

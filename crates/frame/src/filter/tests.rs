@@ -104,3 +104,11 @@ fn what_filters_say_is_bounded_together() {
     let old = json!({"exact": {"subject": "x".repeat(1 << 20)}});
     assert!(Filter::parse(&old).is_ok());
 }
+
+#[test]
+fn a_filter_costs_as_many_comparisons_as_it_can_make() {
+    let cost = |json: Value| Filter::parse(&json).expect("a filter").cost();
+    assert_eq!(cost(json!({"exact": {"type": "t"}})), 2);
+    assert_eq!(cost(json!({"exact": {"type": "t", "source": "s"}})), 3);
+    assert_eq!(cost(json!({"not": {"any": [{"prefix": {"type": "a"}}, {"suffix": {"type": "b"}}]}})), 6);
+}
