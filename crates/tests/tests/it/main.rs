@@ -16,6 +16,7 @@ mod dedup;
 mod disk_full;
 mod documents;
 mod first_hour;
+mod fuzz;
 mod gaps;
 mod gate_admin;
 mod gate_audit;
