@@ -38,12 +38,23 @@ fn whole() -> Vec<Vec<u8>> {
     for more in ["", &bearer, signed, jwt, cookies] {
         all.push(post("/events/publish?topic=t", "application/cloudevents+json", more, &structured));
         all.push(post("/events/publish-batch?topic=t", "application/cloudevents-batch+json", more, &batch));
-        all.push(post("/events/publish?topic=t", "text/plain", &format!("{more}ce-id: 1\r\nce-source: /s\r\nce-type: t\r\nce-specversion: 1.0\r\nce-a: %C3%BC\r\n"), "text"));
+        all.push(post(
+            "/events/publish?topic=t",
+            "text/plain",
+            &format!(
+                "{more}ce-id: 1\r\nce-source: /s\r\nce-type: t\r\nce-specversion: 1.0\r\nce-a: %C3%BC\r\n"
+            ),
+            "text",
+        ));
         all.push(post("/events/subscribe", "application/json", more, subscribe));
         all.push(post("/events/ack", "application/json", more, r#"{"deliveryId":["a","b"]}"#));
         all.push(post("/admin/dlq/replay?topic=t&dryRun=true", "application/json", more, r#"{"max":1}"#));
-        all.push(format!("GET /events/poll?clientId=c%20d&max=1&timeoutMs=0 HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"));
-        all.push(format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain;q=0.5, */*\r\n{more}\r\n"));
+        all.push(format!(
+            "GET /events/poll?clientId=c%20d&max=1&timeoutMs=0 HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"
+        ));
+        all.push(format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain;q=0.5, */*\r\n{more}\r\n"
+        ));
     }
     all.push(chunked.to_owned());
     let mut all: Vec<Vec<u8>> = all.into_iter().map(String::into_bytes).collect();
@@ -71,7 +82,19 @@ fn whole() -> Vec<Vec<u8>> {
 /// Breaks a request: changes, takes out, doubles and puts in, here and there.
 fn broken(chance: &mut StdRng, whole: &[u8], others: &[Vec<u8>]) -> Vec<u8> {
     const TOKENS: [&[u8]; 14] = [
-        b"\r\n", b"\0", b"%", b"%00", b"\xff", b"\"", b"{", b"}", b"[[[[", b":", b"99999999999999999999", b"-1", b"\\ud800",
+        b"\r\n",
+        b"\0",
+        b"%",
+        b"%00",
+        b"\xff",
+        b"\"",
+        b"{",
+        b"}",
+        b"[[[[",
+        b":",
+        b"99999999999999999999",
+        b"-1",
+        b"\\ud800",
         b"Content-Length: 5\r\n",
     ];
     let mut bytes = whole.to_vec();
