@@ -7,7 +7,7 @@ SHELL := bash
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
 .PHONY: run build test system native peers format lint doc unit reference bench-publish bench-consume \
-  bench-fanout bench-latency bench-memory bench-gate bench-gate-suite
+  bench-fanout bench-latency bench-memory bench-gate bench-gate-suite bench-neighbours
 
 # Arguments of the server: make run ARGS=-Deventmesh.http.port=8080
 ARGS ?=
@@ -79,3 +79,7 @@ bench-latency: build
 # What an idle stream and an idle subscription take, beside bare streams; as JSON.
 bench-memory: build
 	target/release/eventmesh bench memory-suite $(ARGS)
+
+# What a well-behaved tenant feels of a hostile one, attack by attack, beside an idle server.
+bench-neighbours: build
+	scripts/bench-neighbours $(ARGS)

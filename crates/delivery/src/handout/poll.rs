@@ -182,6 +182,17 @@ impl Drop for Registered {
     }
 }
 
+/// A look that waits for its turn: given up before that, it passes on what woke it.
+struct Unlooked<'a>(Option<&'a Group>);
+
+impl Drop for Unlooked<'_> {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            group.state.lock().wake(&group.waiters);
+        }
+    }
+}
+
 impl HandOuts {
     async fn take_from(
         self: &Arc<Self>,
@@ -237,7 +248,9 @@ impl HandOuts {
                 return Ok(Round::default());
             }
             self.core.ensure_lanes(group).await?;
+            let mut unlooked = Unlooked(Some(group));
             let turn = self.filter_turn(group).await;
+            unlooked.0 = None;
             let look = self.look(group, taker, most, bytes, holds);
             drop(turn);
             match look {
