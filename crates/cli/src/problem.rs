@@ -100,7 +100,10 @@ impl Failure {
                 "Give the admin token with --token-file, --token or EVENTMESH_CLI_TOKEN; a standalone server keeps one in \
                  <data.dir>/admin.token.",
             ),
-            (Error::Refused { status: 404, code, .. }, _) if code == "not_found" => {
+            // A group that is not there has the same code.
+            (Error::Refused { status: 404, code, message, .. }, _)
+                if code == "not_found" && message.contains("such route") =>
+            {
                 failure.advice("Is that the right port? Traffic is 10105 by default, administration 10106.")
             }
             _ => failure,

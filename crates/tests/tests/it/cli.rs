@@ -469,6 +469,10 @@ async fn every_failure_has_its_exit_code_and_names_the_next_step() -> Result<()>
     ends(&["topic", "show", "not-there", &admin, &token], 66, &["topic list"]).await?;
     ends(&["group", "show", "t", "g", &admin, &token], 66, &["group list t"]).await?;
     ends(&["group", "seek", "t", "g", "--to", "0=", &admin, &token], 64, &["PARTITION=OFFSET"]).await?;
+    ends(&["group", "seek", "t", "g", "--to", "nowhere", &admin, &token], 64, &["is no place", "0=12"])
+        .await?;
+    ends(&["group", "seek", "t", "g", "--to", "earliest", &admin, &token], 66, &["group list t"]).await?;
+    ends(&["group", "remove", "t", "g", &admin, &token], 66, &["group list t"]).await?;
     ends(
         &["topic", "list", &format!("--admin-address=127.0.0.1:{}", mesh.server.traffic_port())],
         66,
